@@ -1,4 +1,4 @@
-"""The API and everything that happens around a call: it checks requests and appends events; it never decides.
+"""The API: it validates requests, appends events and returns what the folds decided; it never decides.
 
 Start with `handlers/service.py`, one line per command, and follow one: `nodes`, `dpus`, `cliques` or `fleet` in
 `requests` validates the request and makes the event (`validation`); `command_handler` appends the event and turns what

@@ -22,7 +22,8 @@ _CODES = {
 
 
 def to_result(command_id: str, answer: Answer, log_id: str) -> pb.CommandResult:
-    """The result of a command that a fold has decided. The fold names the fields of its result as the message does."""
+    """The result of a command that a fold has decided. The fields of the fold's result have the names of the message's
+    fields."""
     outcome = answer.outcome
     message = pb.CommandResult(
         command_id=command_id,

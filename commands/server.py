@@ -45,7 +45,7 @@ from eventstore.replicas.replica import Replica
 from schemas.api import dpuplane_pb2 as pb
 
 _UNCOMPRESSED = 1
-"""Bitset of compression algorithms: none. Our clients never compress, and 1 MiB compressed can hold a gigabyte."""
+"""Bitset of compression algorithms: none. Our clients never compress, and 1 MiB compressed can expand to a gigabyte."""
 
 _FLUSH_S = 0.1
 """Time to send pending answers and the last messages to watchers before connections are closed."""
@@ -164,7 +164,8 @@ class ApiServer:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _drain(self, server: grpc.aio.Server, grace_s: float) -> None:
-        """Wait for calls under way, except watchers of health, which never end by themselves and have been notified."""
+        """Wait for calls under way, except health watchers: they never end by themselves and have been notified
+        already."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(server.stop(grace_s))
             with suppress(TimeoutError):
@@ -207,4 +208,4 @@ class _GenericHandlersOnly:
         self.add_generic_rpc_handlers = server.add_generic_rpc_handlers
 
     def add_registered_method_handlers(self, service: str, handlers: Mapping[str, object]) -> None:
-        """The methods are found through the generic handlers."""
+        """Do nothing: the server finds the methods through the generic handlers."""

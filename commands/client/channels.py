@@ -12,7 +12,8 @@ OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 2_000),
 )
-"""By default, the library waits for up to two minutes before it connects again to a server that was unreachable."""
+"""Short reconnect pauses: by default, the library waits up to two minutes before it connects again to an unreachable
+server."""
 
 
 class CertificateSource(Protocol):

@@ -30,7 +30,7 @@ class WatchedChanges(NamedTuple):
 
 
 class PlaneClient:
-    """A client of all servers of a plane. `rounds` is how often it tries each of them for one call."""
+    """A client of all servers of a plane. `rounds` is the maximum of attempts per server for one call."""
 
     def __init__(
         self,
@@ -94,8 +94,8 @@ class PlaneClient:
     async def watch(self, request: pb.WatchRequest) -> AsyncGenerator[WatchedChanges, None]:
         """The changes of a list from `request.position` on, for ever; a lost stream is continued at any server.
 
-        Raises PositionExpired: list again, and watch from the position of the list. Raises Unanswered if no server
-        takes the stream.
+        Raises PositionExpired if the stream cannot continue: then list again, and watch from the position of the list.
+        Raises Unanswered if no server takes the stream.
         """
         while True:
             attempts = self._retries.begin()
@@ -124,8 +124,8 @@ class PlaneClient:
     async def keep_session(
         self, request: pb.KeepSessionRequest, interval_s: Callable[[], float]
     ) -> AsyncGenerator[pb.KeepSessionResponse, None]:
-        """Hold a session for ever, with a message after each interval; a lost stream is continued, as a new session, at
-        any server. Raises Rejected, and Unanswered if no server takes the stream."""
+        """Keep a session open for ever, with a message after each interval; after a lost stream, a new session begins
+        at any server. Raises Rejected, and Unanswered if no server takes the stream."""
         while True:
             attempts = self._retries.begin()
             for server, pause_s in attempts:

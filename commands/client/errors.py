@@ -1,7 +1,8 @@
 """Errors of calls as exceptions: who reported the error, and whether the request was ever sent.
 
-A request without a connection took no effect, so its outcome is not unknown. The gRPC library reports this case only as
-"failed to connect to all addresses", or as a name that did not resolve. It reports a broken connection in other words.
+A request without a connection took no effect, so its outcome is known. The gRPC library reports this case only as
+"failed to connect to all addresses", or as a name that did not resolve. Its texts for a broken connection are
+different.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ _UNANSWERED = _RETRIABLE | {grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL, g
 
 
 class CallFailed(Exception):
-    """A call ended with an error status. The message is the sentence of the server or of the library."""
+    """A call ended with an error status. The message is the error text of the server or of the gRPC library."""
 
     def __init__(self, error: grpc.RpcError, server: str) -> None:
         super().__init__(error.details() or "")
         self.code: grpc.StatusCode = error.code()
         self.server = server
         self.is_from_plane = any(key == ANSWERED_KEY for key, _ in _trailing(error))
-        """Whether a server of the plane reported it, and not the gRPC library."""
+        """Whether the error was reported by a server of the plane, and not by the gRPC library."""
         fault = fault_in(error)
         self.reason = fault.reason if self.is_from_plane else None
         """The code of an error of the plane."""
@@ -58,7 +59,7 @@ class CallFailed(Exception):
 
 
 class NotFound(CallFailed):
-    """The plane has nothing by this name."""
+    """The named object does not exist in the plane."""
 
 
 class Rejected(CallFailed):
@@ -91,8 +92,8 @@ def failure(error: grpc.RpcError, server: str) -> CallFailed:
 
 
 def fault_in(error: grpc.RpcError) -> Fault:
-    """The fault in the details of an error. The code is UNAVAILABLE if the error has no details, or a code of a later
-    version."""
+    """The fault in the details of an error. Its code is UNAVAILABLE if the error has no details, or if this version
+    does not know the code."""
     sentence = error.details() or ""
     for key, value in _trailing(error):
         if key == STATUS_DETAILS_KEY:
@@ -108,7 +109,7 @@ def _retry_delay_s(error: grpc.RpcError) -> float:
 
 
 def _detail(packed: bytes, kind: type[Detail]) -> Detail:
-    """The detail of this kind of a google.rpc.Status; an empty one if there is none, or the bytes are not a status."""
+    """The detail of this kind in a google.rpc.Status; empty if the status has no such detail or cannot be decoded."""
     detail = kind()
     try:
         any(packed_detail.Unpack(detail) for packed_detail in Status.FromString(packed).details)

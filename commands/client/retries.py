@@ -1,9 +1,10 @@
-"""Which server is tried next, and when: the retries of one call.
+"""The retries of one call: the order of the servers and the pauses between attempts.
 
 A command may be sent again because it carries its id: it takes effect at most once. A client tries each server in turn,
 and stays with the one that responded. Between rounds it pauses with full jitter, and a budget bounds the share of
-retries, so that clients do not multiply the load of a plane that is slow. A plane that asks for a longer pause gets it.
-gRPC's own retries stay within one channel, so they cannot move to the next server.
+retries, so that clients do not multiply the load of a plane that is slow. If the plane asks for a longer pause, the
+client waits that long, up to a maximum. gRPC's own retries stay within one channel, so they cannot move to the next
+server.
 """
 
 from __future__ import annotations

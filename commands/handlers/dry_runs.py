@@ -1,6 +1,6 @@
 """Dry runs: the result that a command would have, and its effects on the rule tables, without an append.
 
-The folds decide as they would about the next record; nothing is evolved. Long computations, the covers of large sets,
+The folds decide as for the next record, but their states do not change. Long computations, the covers of large sets,
 run piece by piece on a copy of the state at one position, so the answer is consistent and other callers are not
 delayed.
 """
@@ -70,7 +70,8 @@ class DryRunHandler:
         return lambda subject: Envelope("", subject, call.principal, self._now_ms())
 
     async def _answer(self, outcome: Outcome, dry_run: DryRun, partition: Partition) -> pb.CommandResult:
-        """The result names no hold, because there is none; its position is that of the folds that were read."""
+        """The result has no hold number, because a dry run creates no hold. Its position is that of the folds that were
+        read."""
         last = Answer(structs.replace(outcome, result={}), partition, self._replica.position(partition) - 1)
         answer = results.to_result("", last, self._replica.log_id)
         effects = []

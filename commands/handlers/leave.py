@@ -41,7 +41,7 @@ class LeaveHandler:
         return answer
 
     def _list_others(self, answer: pb.CommandResult, request: pb.LeaveNodesRequest) -> None:
-        """List the names that the hold of the answer does not include, with the outcome of each."""
+        """Replace the answer's items: list only the names that its hold does not include, with the outcome of each."""
         kept = self._reader.fleet.held_names.get(answer.hold, {})
         told = {item.name: item for item in answer.items}
         others = [

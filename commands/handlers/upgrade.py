@@ -1,6 +1,6 @@
 """Upgrades of the fold version: of every partition of a topic, and only while every live replica supports the version.
 
-A replica that does not support the version halts at the record that raises it, so the handler checks all live replicas
+A replica that does not support the version halts at the record of the upgrade, so the handler checks all live replicas
 before it appends to each partition. A halted partition and a replica that lacks the version are temporary faults: they
 end the call with an error, which is not an outcome of the command. Every partition gets its own record, even if it has
 the version already. A caller who repeats the command under its id continues where it ended. Partitions with different
@@ -25,7 +25,7 @@ from schemas.api import dpuplane_pb2 as pb
 from schemas.events import FoldVersionUpgraded
 
 SupportedVersions = Callable[[], Mapping[str, Mapping[str, Sequence[int]]] | None]
-"""The fold versions that each living replica supports, by its name and topic; None while liveness is unknown."""
+"""The fold versions that each live replica supports, by its name and topic; None while liveness is unknown."""
 
 
 class UpgradeHandler:
@@ -66,7 +66,8 @@ class UpgradeHandler:
         return self._replica.partitions(request.topic)
 
     def _check(self, partition: Partition, version: int, appended: int) -> None:
-        """Raises PreconditionFailed if this partition cannot be upgraded now, after `appended` other ones were."""
+        """Raises PreconditionFailed if this partition cannot be upgraded now, when `appended` others are upgraded
+        already."""
         if fault := self._fault(partition, version):
             before = (
                 f"; {appended} partitions are upgraded already; repeat the command with the same id" if appended else ""
@@ -88,7 +89,8 @@ class UpgradeHandler:
 
 
 def first_missing_version(supported: Sequence[int] | None, version: int, wanted: int) -> int:
-    """The first fold version up to the target that is not supported; 0 if all are, or the topic is not folded."""
+    """The first version above `version` and up to `wanted` that is not supported. 0 if there is none, or if the replica
+    does not fold the topic."""
     if supported is None:
         return 0
     return next((step for step in range(version + 1, wanted + 1) if step not in supported), 0)

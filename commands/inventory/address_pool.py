@@ -1,7 +1,7 @@
 """A pool of addresses for nodes whose file has none: the hosts of a network, assigned in file order.
 
-An existing node keeps its address while that is in the pool, and an address of an existing node is assigned to no other
-node. So removing a row from the file changes no address of the rows after it.
+An existing node keeps its address if that is in the pool, and no other node gets the address of an existing node. So
+removing a row from the file changes no address of the rows after it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class AddressPool:
         self._used = {self._of(node) for node in existing.values()}
 
     def assign(self, node: PlannedNode, planned: Collection[int], line: int) -> PlannedNode:
-        """The node with an address of the pool that is not in `planned`, the addresses of the file so far (IPv6 as
+        """The node with an address of the pool. It is none of `planned`, the addresses of the file so far (IPv6 as
         negative numbers). Raises InventoryError."""
         existing = self._existing.get(node.name)
         address = self._of(existing) if existing is not None else 0

@@ -55,7 +55,7 @@ class NodeBatch:
 
 
 def batches(zone: str, nodes: Iterable[PlannedNode]) -> Iterator[NodeBatch]:
-    """Split nodes into batches, in order, each as large as a record may be."""
+    """Split nodes, in order, into batches that fill one record each."""
     batch: list[PlannedNode] = []
     labels: set[tuple[tuple[str, str], ...]] = set()
     size = 0

@@ -1,4 +1,4 @@
-"""The claims of a planned clique as requests, each as large as a record may be."""
+"""The claims of a planned clique as requests that fill one record each."""
 
 from __future__ import annotations
 

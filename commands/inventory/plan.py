@@ -1,9 +1,9 @@
 """Plans the import of an inventory file: which nodes join which zones, and which of them claim indices of which
 cliques.
 
-Inventory files rarely contain racks, addresses and cliques as the plane needs them. So zones may be cut in file order,
-as racks are usually listed, addresses assigned from a pool, and cliques formed from the nodes that match. Every column
-without another meaning becomes a label.
+Inventory files rarely contain racks, addresses and cliques as the plane needs them. So an import can cut zones in file
+order (files usually list rack by rack), assign addresses from a pool, and form cliques from the nodes that match. Every
+column without another meaning becomes a label.
 
 The plan is complete before anything is applied. A bad row is reported with its line, and stops the import unless bad
 rows may be skipped. The same file and options give the same plan, so an interrupted import can be repeated: it keeps
@@ -51,18 +51,18 @@ class ImportOptions:
     """Default: the first of name, node, hostname and sn that the file has."""
 
     zone_column: str = ""
-    """The default, if there is no `zone_size`, is the first of zone and rack that the file has."""
+    """Default without `zone_size`: the first of zone and rack that the file has."""
 
     zone_size: int = 0
     """The number of nodes per zone, in file order, if no column has the zone."""
 
     address_column: str = ""
-    """The default, if there is no `address_pool`, is the first of address and ip that the file has. A value is one
-    address, or one IPv4 and one IPv6 address."""
+    """Default without `address_pool`: the first of address and ip that the file has. A value is one address, or one
+    IPv4 and one IPv6 address."""
 
     address_pool: str = ""
-    """A network whose hosts are assigned, in file order, to the nodes without an address in it, if no column has the
-    address."""
+    """A network, if no column has the address. Its hosts are assigned, in file order, to the nodes that have no address
+    in the network yet."""
 
     clique_size: int = 0
     """Number of nodes per clique, in file order; also the capacity of each clique."""
@@ -79,7 +79,7 @@ class ImportOptions:
 
 @dataclass(frozen=True, slots=True)
 class CliquePlan:
-    """One clique: its capacity, and (node, address) of those that claim an index, in order."""
+    """One clique: its capacity, and its members as (node, address), in the order of their claims."""
 
     domain: str
     clique: str
@@ -106,7 +106,7 @@ def plan(stream: BinaryIO, options: ImportOptions, existing: Mapping[str, Existi
 
 
 class _BadRow(Exception):
-    """Why a row cannot be applied."""
+    """A row that cannot be applied; the message says why."""
 
 
 class _Planner:
@@ -244,7 +244,7 @@ def _check_options(options: ImportOptions) -> None:
 
 
 def _resolved(options: ImportOptions, first: Row) -> ImportOptions:
-    """The options with every column named, from the columns of the first row. They apply to all rows of a table."""
+    """The options, completed with the names of the columns of the first row. They apply to all rows."""
     name = _column("name_column", options.name_column, _NAME_COLUMNS, first)
     zone = "" if options.zone_size else _column("zone_column", options.zone_column, _ZONE_COLUMNS, first)
     address = "" if options.address_pool else _column("address_column", options.address_column, _ADDRESS_COLUMNS, first)

@@ -1,1 +1,1 @@
-"""The Kubernetes edge, inwards: it watches objects of source clusters, and states what the folds lack of them."""
+"""The inbound Kubernetes edge: it watches objects of source clusters, and appends events for what the folds lack."""

@@ -1,9 +1,9 @@
-"""What the cliques fold lacks of the daemon pods of one domain: claims, releases and readiness. Pure.
+"""Compares the daemon pods of one domain with the cliques fold: claims, releases and readiness to append. Pure.
 
-In mode `assign`, a pod claims as soon as its daemon has labelled it. In mode `beside`, the daemon chooses an index and
-writes a row; that row is the claim, and requests its index. An existing row requests its index in mode `assign` too, so
-that a switch of the mode keeps every index. Claims that request an index come first: other claims could otherwise be
-given these indices.
+In mode `assign`, a pod claims an index as soon as its daemon has labelled it. In mode `beside`, the daemon chooses an
+index and writes a row; the pod then claims the index of that row. In mode `assign` too, an existing row requests its
+index, so that a switch of the mode keeps every index. Claims that request an index come first: other claims could
+otherwise be given these indices.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_RECORD_ITEMS = min(MAX_ITEMS, 256)
 
 
 class Wish(NamedTuple):
-    """A claim to append: a pod under the name that the fold has for its node, and the index of its row, or -1."""
+    """A claim to append: a pod, the name of its node in the fold, and the requested index (-1 requests none)."""
 
     pod: DaemonPod
     node: str
@@ -41,13 +41,13 @@ class HeldClaim(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """What the cluster shows of a domain: the object of each clique by its name, and the ComputeDomain."""
+    """The objects of a domain in its cluster: the object of each clique by its name, and the ComputeDomain."""
 
     cliques: Mapping[str, CliqueObject]
     domain: DomainObject | None
 
     def index_of(self, of: CliqueId, name: str) -> int | None:
-        """The index that the row of a Node shows: in the clique, else in the status of a domain without cliques."""
+        """The index in the row of a Node: in the clique's object or, if the clique has none, in the domain's status."""
         found = self.cliques.get(of.object_name)
         if found is not None:
             row = found.row(name)
@@ -76,7 +76,7 @@ def held_claims(state: CliquesState, domain: str) -> list[HeldClaim]:
 def lacking_claims(
     state: CliquesState, held: Iterable[HeldClaim], pods: Iterable[DaemonPod], shown: Shown, mode: Mode
 ) -> list[Wish]:
-    """The claims of pods that the fold lacks, or has with another address."""
+    """Claims to append: the fold lacks them, or has them with another address."""
     by_uid = {claim.member.uid: claim for claim in held}
     found = []
     for pod in pods:
@@ -93,7 +93,8 @@ def lacking_claims(
 
 
 def _wished(state: CliquesState, of: CliqueId, pod: DaemonPod, shown: Shown) -> int:
-    """The index that the pod's row shows, or -1: also if the fold gives the node that index without a request."""
+    """The index of the pod's row. -1 if there is no row, if the index is not below the clique's capacity, or if the
+    fold gives the node that index without a request."""
     index = shown.index_of(of, pod.node)
     clique = state.cliques.get(of.key)
     if index is None or index < 0:
@@ -105,7 +106,7 @@ def _wished(state: CliquesState, of: CliqueId, pod: DaemonPod, shown: Shown) -> 
 
 
 def claims(make: EnvelopeFactory, wishes: Iterable[Wish]) -> Iterator[IndicesClaimed]:
-    """The records of claims, one clique each. An address occurs once in a record."""
+    """Records of claims, each of one clique. An address occurs at most once in a record."""
     by_clique: defaultdict[CliqueId, list[list[Wish]]] = defaultdict(list)
     for wish in wishes:
         batches = by_clique[CliqueId(wish.pod.domain, wish.pod.clique or "")]
@@ -131,7 +132,7 @@ def claims(make: EnvelopeFactory, wishes: Iterable[Wish]) -> Iterator[IndicesCla
 def gone_claims(held: Iterable[HeldClaim], pods: DaemonPods, shown: Shown, mode: Mode) -> list[HeldClaim]:
     """The claims whose pods were deleted.
 
-    In mode `beside`, a daemon removes its own row when it stops. Its terminating pod then needs the index no more.
+    In mode `beside`, a daemon removes its own row when it stops. Its terminating pod then no longer needs the index.
     """
     found = []
     for claim in held:
@@ -147,8 +148,8 @@ def gone_claims(held: Iterable[HeldClaim], pods: DaemonPods, shown: Shown, mode:
 
 
 def unlisted_claims(held: Iterable[HeldClaim], pods: DaemonPods) -> list[HeldClaim]:
-    """The claims whose pods are not known here. A claim whose incarnation is a command id names no pod, and only its
-    caller releases it."""
+    """The claims whose pods are neither present nor known to be deleted. A claim with a command id as its uid has no
+    pod, and only its caller releases it."""
     return [
         claim
         for claim in held
@@ -159,7 +160,7 @@ def unlisted_claims(held: Iterable[HeldClaim], pods: DaemonPods) -> list[HeldCla
 
 
 def releases(make: EnvelopeFactory, gone: Iterable[HeldClaim]) -> Iterator[IndicesReleased]:
-    """The records of releases, one clique each; each names the pod whose claim it ends."""
+    """Records of releases, each of one clique; they contain the uids of the pods whose claims end."""
     by_clique: defaultdict[CliqueId, list[HeldClaim]] = defaultdict(list)
     for claim in gone:
         by_clique[claim.of].append(claim)
@@ -173,7 +174,7 @@ def releases(make: EnvelopeFactory, gone: Iterable[HeldClaim]) -> Iterator[Indic
 def readiness(
     make: EnvelopeFactory, held: Iterable[HeldClaim], pods: Mapping[str, DaemonPod]
 ) -> Iterator[DaemonReadinessReported]:
-    """The reports of pods whose readiness differs from the fold's. A daemon with a session reports its own."""
+    """Reports of pods whose readiness differs from the fold's. A daemon with a session reports its own readiness."""
     for claim in held:
         pod, member = pods.get(claim.member.uid), claim.member
         if pod is None or member.claim_state != "holds" or member.session or member.ready == pod.is_ready:

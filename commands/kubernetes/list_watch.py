@@ -5,10 +5,11 @@ never reported as complete, because absence from it proves nothing. A watch cont
 after every error, except when the server no longer has that version (410): then the collection is listed again. A watch
 without a line for `idle_s`, not even a bookmark, counts as stalled and is opened again.
 
-An API server that was restored from an older backup accepts a watch from a version that it has not reached yet, and is
-silent until it reaches it. So before a watch is opened again, the server's version and the object that changed last are
-read; if one of them is older than it was, the collection is listed. What this cannot find, an hourly list does. An
-event that is older than what is known of its object is dropped: some proxies and caches repeat events.
+An API server that was restored from an older backup accepts a watch from a version that it has not reached yet, and
+sends nothing until it reaches that version. So before a watch is opened again, the loop reads the server's version and
+the object that changed last. If the version of either is lower than before, the collection is listed. An hourly list
+finds what this check misses. An event is dropped if it is not newer than the known version of its object: some proxies
+and caches repeat events.
 
 kubernetes_asyncio's own Watch repeats a 410 with the same version, has no deadline for a silent connection, and decodes
 each event three times; kopf and client-go have loops like this one for the same reasons.
@@ -33,18 +34,19 @@ PAGE = 500
 WATCH_S = 300
 """Seconds after which the server ends a watch; the loop opens the next one."""
 IDLE_S = 90.0
-"""The API server sends a bookmark about once a minute. One whose etcd notifies it of no progress sends none while the
-collection is quiet; then a watch is opened again each time, without a pause that grows."""
+"""Maximum time without a line before a watch counts as stalled. The API server sends a bookmark about once a minute. If
+its etcd does not report progress, the API server sends no bookmark while the collection is quiet: each stalled watch is
+then opened again after a short pause, without backoff."""
 RELIST_S = 3_600.0
 """Time after which the collection is listed again, in case a watch missed something."""
 RETRY_S = 0.5
 RETRY_S_MAX = 30.0
 RETRY_AFTER_S_MAX = 300.0
-"""The longest pause that a server is granted: a header may be wrong."""
+"""The longest pause that a server can ask for: the value may be wrong."""
 SHORT_WATCH_S = 1.0
-"""A watch that ends sooner, without a line, has failed: opening it again at once would be a busy loop."""
+"""A watch that ends within this time, and without a line, has failed: opening it again at once would be a busy loop."""
 DELETED_MAX = 1_000
-"""Deleted objects that are remembered so that no late event revives them."""
+"""Maximum of deleted objects that are remembered, so that no late event revives them."""
 _EXPIRED = ("Expired", "Gone")
 
 
@@ -73,8 +75,8 @@ class Handler(Protocol[T_contra]):
         ...
 
     def list_completed(self, *, went_back: bool) -> None:
-        """Every object of the collection was present since the list began. `went_back`: the API server has an earlier
-        state than it had before, so it was restored from a backup."""
+        """The list is complete: `present` was called for every object since `list_began`. With `went_back`, the API
+        server has an earlier state than before, so it was restored from a backup."""
         ...
 
 
@@ -87,7 +89,7 @@ class WatchCounts:
     stalls: int = 0
     failures: int = 0
     expired: int = 0
-    """Lists and watches that the server no longer could continue (410)."""
+    """Lists and watches that the server could no longer continue (410)."""
     stale_events: int = 0
     malformed_events: int = 0
 
@@ -119,9 +121,9 @@ class ListWatch(Generic[T]):
         self._newest = 0
         """The highest resource version so far. They grow as integers (KEP-5504)."""
         self._went_back = False
-        """Whether an object was found to be older than it had been."""
+        """Whether the server returned an object in an older version than before."""
         self._last: tuple[int, Metadata, bool] | None = None
-        """The latest change: its version, its object, and whether that was deleted."""
+        """The latest change: the version, the object's metadata, and whether the object was deleted."""
         self._versions: dict[str, int] = {}
         """The version of each present object, by uid."""
         self._deleted: dict[str, int] = {}
@@ -217,8 +219,9 @@ class ListWatch(Generic[T]):
         return version
 
     async def _has_gone_back(self) -> bool:
-        """Whether the server's version, or that of the object that changed last, is below the one that it had. An
-        object that is missing may have been deleted as well: then a list is needed, and proves nothing more."""
+        """Whether the collection must be listed: the version of the server, or of the object that changed last, is
+        lower than before, or that object is missing. A missing object does not prove a restore: it may have been
+        deleted."""
         query = {"limit": "1"}
         if self._last is not None:
             about = self._last[1]
@@ -253,7 +256,7 @@ class ListWatch(Generic[T]):
         return found if not found.isdecimal() or _number(found) > _number(version) else version
 
     def _is_news(self, about: Metadata, *, is_deleted: bool = False) -> bool:
-        """Note the version of an object; whether it is later than the one that is known."""
+        """Record the version of an object. Returns whether it is newer than the known version."""
         version = _number(about.resource_version)
         if about.uid and version and version <= max(self._versions.get(about.uid, 0), self._deleted.get(about.uid, 0)):
             self.counts.stale_events += 1
@@ -271,7 +274,7 @@ class ListWatch(Generic[T]):
         return True
 
     async def _pause(self, error: ApiError) -> None:
-        """Wait after a failure, with full jitter, and as long as the server asks."""
+        """Wait after a failure: as long as the server asks, and then a backoff with full jitter."""
         self.counts.failures += 1
         self.counts.expired += _is_expired(error)
         self._failed += 1

@@ -1,9 +1,10 @@
-"""The Nodes of one source cluster, stated to the zones: joins, changes, moves and leaves.
+"""Appends the Nodes of one source cluster to topic zones, as joins, changes, moves and leaves.
 
-The edge compares what it watches with what the folds have, and restates the difference until there is none. So a lost
-append, a second edge of the same source, or a restart costs a comparison and no more. A deleted Node leaves by name. A
-Node that a complete list lacks leaves by inference, which the folds accept only with that list as evidence, and hold
-over a budget. Without a complete list nothing leaves.
+The edge compares the Nodes that it watches with the nodes in the folds, and appends the difference until there is none.
+So a lost append, a second edge of the same source, or a restart costs another comparison and no more. If a Node is
+deleted, the edge appends its leave. If a complete list lacks a Node, the edge infers a leave: the folds accept an
+inferred leave only with that list as evidence, and hold leaves over a budget. Without a complete list, the edge infers
+no leave.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ NodeEvent: TypeAlias = NodesJoined | NodesLeft | SnapshotCompleted
 logger = logging.getLogger(__name__)
 
 LINGER_S = 0.02
-"""Time in which watched changes gather to one record per zone."""
+"""How long watched changes linger, so that the changes of a zone share one record."""
 SUBMIT_TIMEOUT_S = 10.0
 CONCURRENT = 16
-"""Records that are submitted at the same time."""
+"""Maximum of records that are submitted at the same time."""
 RETRY_S = 1.0
 SLICE = 500
-"""Comparisons between two turns of the loop."""
+"""Maximum of comparisons before other tasks of the event loop run."""
 REFUSED_RETRY_S = 600.0
-"""Time after which a refused statement is repeated: its reason may be gone."""
+"""Time after which refused nodes are submitted again, because the reason may no longer apply."""
 
 
 class NodeEdge:
@@ -51,12 +52,13 @@ class NodeEdge:
         self, replica: Replica, rules: NodeRules, *, now_ms: Callable[[], int], rng: Random, edge: str = ""
     ) -> None:
         self.faults: dict[str, tuple[str, ...]] = {}
-        """What is wrong with the object of a node, by the node's name."""
+        """Faults of Node objects, by the node's name."""
         self.refused: dict[str, str] = {}
-        """Why the folds refused a node, by its name."""
+        """The reason why the folds refused a node, by the node's name."""
         self.joined = self.left = 0
         self.retained = 0
-        """Nodes that the folds have and the last complete list lacks, which stay because the list proves too little."""
+        """Number of nodes that the folds have and the last complete list lacks, but which stay because that list is not
+        sufficient evidence of a leave."""
         self._replica = replica
         self._states = FoldStates(replica)
         self._rules = rules
@@ -73,7 +75,7 @@ class NodeEdge:
 
     @property
     def count(self) -> int:
-        """Nodes of the source, as watched."""
+        """Number of watched Nodes of the source."""
         return len(self._present)
 
     # -- the handler of the list-watch
@@ -120,7 +122,7 @@ class NodeEdge:
     # -- the reconciler
 
     async def run(self) -> None:
-        """State differences until cancelled."""
+        """Append differences until cancelled."""
         await self._replica.ready()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._repeat_refused())
@@ -133,7 +135,7 @@ class NodeEdge:
                     self._work.set()
 
     async def _reconcile(self) -> bool:
-        """State what the folds lack. Returns whether nothing is left to state."""
+        """Append what the folds lack. Returns whether nothing is left to append."""
         dirty, self._dirty = self._dirty, set()
         lacking: list[NodeFacts] = []
         gone: dict[str, FoldedNode] = {}
@@ -164,11 +166,12 @@ class NodeEdge:
         return found.zone
 
     async def _infer_leaves(self) -> bool:
-        """State the last complete list, and that the nodes that it lacks have left. Returns whether all is stated.
+        """Append the last complete list, and the leaves of the nodes that it lacks. Returns whether all records are
+        known to be folded.
 
-        A list without a Node of a zone proves nothing about the zone, and one of a restored API server nothing about
-        nodes that joined after its backup. Such nodes stay, and are counted, until they are stated again or a person
-        lets them leave.
+        A list without any Node of a zone is no evidence of leaves from that zone. After a restore, a list of the API
+        server is no evidence of leaves at all, because nodes may have joined after the backup. Nodes without evidence
+        stay, and are counted, until the source lists them again or an operator removes them.
         """
         by_zone: defaultdict[str, list[NodeFacts]] = defaultdict(list)
         for facts in self._present.values():
@@ -198,7 +201,7 @@ class NodeEdge:
         self.retained = retained
 
     async def _absent(self) -> Mapping[str, dict[str, FoldedNode]]:
-        """By zone, the nodes of this source that the folds have and the last complete list lacks."""
+        """The nodes of this source that the folds have and the last complete list lacks, by zone."""
         prefix = f"{self._rules.source}/"
         absent: defaultdict[str, dict[str, FoldedNode]] = defaultdict(dict)
         for zones in self._states.all_zones():
@@ -210,7 +213,7 @@ class NodeEdge:
         return absent
 
     async def _submit_all(self, events: Iterable[NodeEvent]) -> set[str]:
-        """Submit records, some at a time. Returns the names of nodes whose record is not known to be folded."""
+        """Submit records, several at a time. Returns the names of nodes whose record is not known to be folded."""
         failed: set[str] = set()
         slots = asyncio.Semaphore(CONCURRENT)
 
@@ -254,7 +257,7 @@ class NodeEdge:
 
 
 async def _sliced(names: Sequence[str]) -> AsyncIterator[str]:
-    """The names, with a turn of the loop after each slice."""
+    """The names. After each slice, other tasks of the event loop run."""
     for place, name in enumerate(names):
         if place and place % SLICE == 0:
             await asyncio.sleep(0)

@@ -24,11 +24,11 @@ class NodeRules:
     """The zone of nodes without a valid zone label; they are reported."""
     address_type: str = "InternalIP"
     labels: Sequence[str] = ()
-    """Patterns of the label keys that policies select by. Other labels of a Node change too often to state them."""
+    """Patterns of the label keys that policies select by. Other labels of a Node are ignored: they change too often."""
 
 
 class NodeFacts(NamedTuple):
-    """A node as its object states it."""
+    """A node as its Node object describes it."""
 
     zone: str
     node: PlannedNode
@@ -37,14 +37,14 @@ class NodeFacts(NamedTuple):
 
 
 class ReadNode(NamedTuple):
-    """The facts of an object, None if it cannot be a node; and what is wrong with it, in sentences."""
+    """The facts of a Node object (None if its name is not valid), and its faults, one sentence each."""
 
     facts: NodeFacts | None
     faults: tuple[str, ...]
 
 
 def read_node(found: Node, rules: NodeRules) -> ReadNode:
-    """The facts of a Node object. A fault of a label or an address leaves that one out; the node joins without it."""
+    """The facts of a Node object. The node joins without an invalid label or address."""
     name = f"{rules.source}/{found.metadata.name}"
     if (fault := check_name("name", name)) is not None:
         return ReadNode(None, (fault,))

@@ -1,4 +1,4 @@
-"""What the folds lack of the nodes of a source: records that state it, in batches of one zone each. Pure."""
+"""Compares the nodes of a source with the folds: the records to append, in batches of one zone each. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from schemas.events import MAX_ITEMS, NodesJoined, NodesLeft, SnapshotCompleted
 
 
 class FoldedNode(NamedTuple):
-    """A node that the folds have, in the zone that has its newest incarnation."""
+    """A node in the folds, with the zone of its newest incarnation."""
 
     zone: str
     created_ms: int
@@ -31,7 +31,7 @@ def folded_node(states: FoldStates, name: str) -> FoldedNode | None:
 
 
 def is_stated(states: FoldStates, facts: NodeFacts) -> bool:
-    """Whether the folds have a node as its object states it, and in no other zone."""
+    """Whether the folds have the node exactly as its Node object describes it, and in no other zone."""
     rows = [(zones, row) for zones in states.all_zones() if (row := zones.nodes.rows.get(facts.node.name)) is not None]
     return len(rows) == 1 and _equals(rows[0][1], facts)
 
@@ -49,7 +49,7 @@ def _equals(row: Node, facts: NodeFacts) -> bool:
 
 
 def joins(make: EnvelopeFactory, lacking: Iterable[NodeFacts]) -> Iterator[NodesJoined]:
-    """The records that state these nodes, zone by zone."""
+    """Records of the joins of these nodes, zone by zone."""
     by_zone: defaultdict[str, dict[str, NodeFacts]] = defaultdict(dict)
     for facts in lacking:
         by_zone[facts.zone][facts.node.name] = facts
@@ -71,7 +71,8 @@ def joins(make: EnvelopeFactory, lacking: Iterable[NodeFacts]) -> Iterator[Nodes
 
 
 def leaves(make: EnvelopeFactory, gone: Mapping[str, FoldedNode], *, list_hash: bytes = b"") -> Iterator[NodesLeft]:
-    """The records by which nodes leave their zones; with a hash they are inferred from the list that has it."""
+    """Records of the leaves of these nodes, zone by zone. With `list_hash`, the leaves are inferred from the list with
+    this hash."""
     by_zone: defaultdict[str, list[str]] = defaultdict(list)
     for name in sorted(gone):
         by_zone[gone[name].zone].append(name)
@@ -90,7 +91,7 @@ def leaves(make: EnvelopeFactory, gone: Mapping[str, FoldedNode], *, list_hash: 
 
 
 def snapshot(make: EnvelopeFactory, zone: str, source: str, listed: Iterable[NodeFacts]) -> SnapshotCompleted:
-    """The record that says which nodes of a zone a complete list of the source has. Equal lists have equal hashes."""
+    """The record of a complete list: count and hash of the source's nodes in a zone. Equal lists have equal hashes."""
     lines = sorted(f"{facts.node.name} {facts.created_ms} {facts.uid}\n" for facts in listed)
     digest = hashlib.sha256("".join(lines).encode()).digest()
     return SnapshotCompleted(envelope=make(zone), zone=zone, source=source, count=len(lines), list_hash=digest)

@@ -1,10 +1,10 @@
-"""The daemon pods of compute domains, stated to the cliques: claims, readiness and releases.
+"""Appends the daemon pods of compute domains to topic cliques, as claims, readiness and releases.
 
-The edge compares the pods that it watches with the claims that the fold has, domain by domain, and restates the
-difference until there is none. A claim ends only by an event about its pod that is newer than the claim: a watched
-deletion of that uid, or its absence from a complete list and from a live list of its domain that began after the claim
-was folded. A list without any pod of a domain proves nothing while the domain exists, and neither does a list of an API
-server that was set back; such claims stay and are counted.
+The edge compares the pods that it watches with the claims in the fold, domain by domain, and appends the difference
+until there is none. The edge ends a claim only on evidence about its pod that is newer than the claim: a watched
+deletion of that uid, or the pod's absence from a complete list and from a live list of its domain that began after the
+claim was folded. A list without any pod of a domain is no evidence while the domain exists. A list of an API server
+that was restored from a backup is no evidence either. Claims without such evidence stay and are counted.
 """
 
 from __future__ import annotations
@@ -51,19 +51,20 @@ logger = logging.getLogger(__name__)
 _pods = msgspec.json.Decoder(ObjectList[Pod])
 
 LINGER_S = 0.02
-"""Time in which watched changes gather to one record per clique. A comparison of a large domain takes longer; then
-changes gather for as long as the last one took."""
+"""How long watched changes linger, so that the changes of a clique share one record. If the last comparison took
+longer, changes linger for that long, at most LINGER_S_MAX."""
 LINGER_S_MAX = 0.5
 SUBMIT_TIMEOUT_S = 10.0
 CONCURRENT = 16
-"""Domains that are compared, and records that are submitted, at the same time."""
+"""Maximum of domains that are compared at the same time, and of cliques whose records are submitted at the same time.
+"""
 RETRY_S = 1.0
 GRACE_S = 5.0
-"""Time after a list in which absence from it proves nothing: another list may show that the API server was set back."""
+"""Time after a list in which absence from it proves nothing: another list may show that the API server was restored."""
 MAX_GONE = 2_000
-"""Deleted pods that are remembered."""
+"""Maximum of deleted pods that are remembered."""
 REFUSED_RETRY_S = 600.0
-"""Time after which a refused claim is repeated: its reason may be gone."""
+"""Time after which a refused claim is submitted again, because the reason may no longer apply."""
 
 
 class PodEdge:
@@ -94,7 +95,8 @@ class PodEdge:
         self.conflicts: dict[str, str] = {}
         """Why the fold gave a pod another index than its row shows, by the pod's uid."""
         self.retained: dict[str, int] = {}
-        """Claims by domain whose pods no list has, and which stay because the list proves too little."""
+        """Number of claims, by domain, whose pods no list has, but which stay because the lists are not sufficient
+        evidence."""
         self.claimed = self.released = self.reported = 0
         self.pods = pods
         self._cliques = cliques
@@ -108,14 +110,15 @@ class PodEdge:
         self._rng = rng
         self._actor = f"kubernetes/{source}/{edge or replica.name}"
         self._answered: dict[str, tuple[str, str | None]] = {}
-        """The address and clique of the last claim of a pod that the fold has answered, by uid."""
+        """The address and clique of a pod's last claim that the fold has decided, by the pod's uid."""
         self._dirty: set[str] = set()
         self._unlisted: set[str] = set()
         """Domains whose claims have not been compared with the last complete list."""
         self._slots = asyncio.Semaphore(CONCURRENT)
         self._listed_s = 0.0
         self._restored_at_list: int | None = None
-        """The number of lists of pods when one showed that the API server was set back."""
+        """Number of complete pod lists before a list showed that the API server was restored; None if no list shows
+        that."""
         self._work = asyncio.Event()
         pods.subscribe(self._mark, self._on_list)
         cliques.subscribe(lambda item: self._mark(domain_of(item)), self._work.set)
@@ -135,12 +138,12 @@ class PodEdge:
 
     @property
     def _went_back(self) -> bool:
-        """Whether one of the lists showed that the API server was set back. The others may not show it: writes after
-        a restore raise the versions again."""
+        """Whether one of the lists showed that the API server was restored. The other lists may not show it: writes
+        after a restore raise the versions again."""
         return self.pods.went_back or self._cliques.went_back or self._domains.went_back
 
     async def run(self) -> None:
-        """State differences until cancelled."""
+        """Append differences until cancelled."""
         await self._replica.ready()
         now_s, took_s = asyncio.get_running_loop().time, 0.0
         async with asyncio.TaskGroup() as tasks:
@@ -158,8 +161,8 @@ class PodEdge:
                     self._work.set()
 
     async def _follow_fold(self) -> None:
-        """Compare the domains of a partition again when it changes: a waiting pod may have got its index, and somebody
-        may have released the index of a pod that runs."""
+        """Compare the domains of a partition again when it changes: a waiting pod may have got its index, or the index
+        of a running pod may have been released."""
         with self._replica.watch(CLIQUES) as watch:
             while True:
                 changed = await watch.changed()
@@ -190,7 +193,7 @@ class PodEdge:
         return not failed
 
     def _end_restore(self) -> None:
-        """Trust lists of pods again when one that came after the restore lacks no pod of a claim."""
+        """Accept pod lists as evidence again, once a list after the restore contains the pods of all claims."""
         if not self._went_back:
             return
         if self._restored_at_list is None:
@@ -201,7 +204,7 @@ class PodEdge:
             self._restored_at_list = None
 
     async def _reconcile_domain(self, domain: str) -> bool:
-        """State what the fold lacks of one domain. Returns whether every record is known to be folded."""
+        """Append what the fold lacks of one domain. Returns whether every record is known to be folded."""
         state = self._states.cliques_at(self._replica.partition_for(CLIQUES, domain))
         shown = Shown(self._cliques.objects, self._domains.objects.get(domain))
         held = held_claims(state, domain)
@@ -226,8 +229,8 @@ class PodEdge:
         return is_done
 
     async def _unlisted_claims(self, domain: str, held: Iterable[HeldClaim]) -> list[HeldClaim] | None:
-        """The claims whose pods two lists lack, of which the second began after the claim was folded. None if that is
-        not known yet."""
+        """The claims whose pods are missing from two lists, the second of which began after the claim was folded. None
+        if the second list is not available yet."""
         found = unlisted_claims(held, self.pods)
         is_proof = not self._went_back and bool(self.pods.by_uid)
         if not is_proof or not (domain in self.pods.by_domain or self._is_domain_gone(domain)):
@@ -247,7 +250,7 @@ class PodEdge:
         return [claim for claim in found if claim.member.uid not in live]
 
     async def _live_uids(self, domain: str) -> set[str]:
-        """The uids of a domain's pods, by a list that begins now. Raises ApiError."""
+        """The uids of a domain's pods, from a list that begins now. Raises ApiError."""
         query = {"labelSelector": f"{DOMAIN_LABEL}={domain}", "limit": str(PAGE)}
         found: set[str] = set()
         while True:
@@ -274,7 +277,7 @@ class PodEdge:
             logger.warning("claims without a pod kept: %s; `dpuplane cliques release` ends them", why, extra=about)
 
     def _unanswered(self, lacking: Iterable[Wish], stay: Iterable[HeldClaim]) -> list[Wish]:
-        """The claims without those that the fold has refused, or has taken in without their address. A claim
+        """The lacking claims, except those that the fold has refused, or has accepted without their address. A claim
         whose requested index was refused is repeated without the index."""
         held, found = {claim.member.uid for claim in stay}, []
         for wish in lacking:
@@ -286,8 +289,8 @@ class PodEdge:
         return found
 
     async def _submit_all(self, events: Iterable[CliqueEvent]) -> bool:
-        """Submit records: those of a clique in order, those of different cliques at the same time. Returns whether all
-        are folded, and need no second one."""
+        """Submit records, in order within a clique and concurrently across cliques. Returns whether all are folded and
+        no claim must be repeated."""
         by_clique: defaultdict[str, list[CliqueEvent]] = defaultdict(list)
         for event in events:
             by_clique[event.clique].append(event)
@@ -303,7 +306,7 @@ class PodEdge:
         return all(results)
 
     async def _submit(self, event: CliqueEvent) -> bool:
-        """Submit a record. Returns whether it is folded, and needs no second one."""
+        """Submit a record. Returns whether it is folded and no claim must be repeated."""
         partition = self._replica.partition_for(CLIQUES, event.domain)
         try:
             answer = await self._replica.submit(partition, event.domain.encode(), event, timeout_s=SUBMIT_TIMEOUT_S)
@@ -324,7 +327,7 @@ class PodEdge:
         return True
 
     def _take_answers(self, event: IndicesClaimed, reasons: dict[str, str]) -> bool:
-        """Note the answers to claims. Returns False if one has to be repeated without its requested index."""
+        """Record the answers to claims. Returns False if a claim must be repeated without its requested index."""
         wishes = event.requested_indices or [-1] * len(event.nodes)
         is_final = True
         for node, uid, address, wish in zip(event.nodes, event.uids, event.addresses, wishes, strict=True):
@@ -344,8 +347,7 @@ class PodEdge:
         return is_final
 
     def _forget(self) -> None:
-        """Drop what is kept about pods that are gone, except the latest: an append whose outcome is unknown may still
-        land."""
+        """Forget pods that are gone, except the latest: an append whose outcome is unknown may still land."""
         for uid in [*self.pods.gone][:-MAX_GONE]:
             del self.pods.gone[uid]
         answers: tuple[dict[str, Any], ...] = (self._answered, self.conflicts, self.refused)

@@ -1,6 +1,6 @@
 """Queries as of a point of the past: a request with `as_of` is answered from folds of the log up to that point.
 
-`with_as_of` wraps a Queries service: a request without `as_of` goes to the live service. A process of its own folds the
+`with_as_of` wraps a Queries service: a request without `as_of` goes to the live service. A separate process folds the
 log up to a point and serves the same service over a socket; `AsOfQueries` is the client of that service.
 """
 
@@ -95,7 +95,8 @@ class _AsOfRouter:
         return ask
 
     async def _route(self, request: Any, call: Call) -> tuple[Any, Message, Call]:
-        """The service for the request's point in time, the request for it, and the rest of the call's time."""
+        """The service at the request's point in time, the request without `as_of`, and the call with its remaining
+        time."""
         if request.min_position:
             raise PermanentError("min_position: must not be given together with as_of")
         now_s = asyncio.get_running_loop().time

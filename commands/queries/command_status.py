@@ -1,8 +1,8 @@
 """The status of a command by its id.
 
 An unknown outcome becomes definite by itself. A fold accepts a command only if it was appended within two minutes of
-the time in its id. One minute later (the allowed difference of clocks), if the log, read to its end, has no record of
-the id, every copy that still lands is refused.
+the time in its id. One more minute allows for the difference of clocks. If the log, read to its end after that, has no
+record of the id, the folds refuse every copy that still arrives.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class CommandStatus:
         now_ms: Callable[[], int],
         with_fleet: Callable[[pb.CommandResult], pb.CommandResult] = lambda answer: answer,
     ) -> None:
-        """With `with_fleet`, an answer from ledgers is completed with the command's status in fleet."""
+        """`with_fleet` adds the command's status in fleet to an answer from the ledgers."""
         self._folds = folds
         self._with_fleet = with_fleet
         self._now_ms = now_ms

@@ -18,8 +18,8 @@ from schemas.api import dpuplane_pb2 as pb
 def zone_of_dpu(reader: FoldReader, dpu: str, zone: str) -> str:
     """The zone of a DPU; must be `zone` if that is given.
 
-    Raises NotFound if there is no such DPU yet, and InvalidRequest if several zones have one of this name: waiting
-    would not help then.
+    Raises NotFound if there is no such DPU yet, and InvalidRequest if several zones have a DPU of this name, because
+    waiting would not help then.
     """
     found = [known for known in zones_of_dpu(dpu, reader.all_zones()) if zone in ("", known)]
     if not found:

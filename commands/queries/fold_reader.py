@@ -55,7 +55,7 @@ class FoldReader:
 
     @property
     def generation(self) -> int:
-        """The generation of the log: the epoch in the tables of devices."""
+        """The generation of the log, which is the epoch of the device tables."""
         return self._folds.generation
 
     @property
@@ -95,8 +95,8 @@ class FoldReader:
     def partition_number(self, key: str) -> int:
         """The partition of a zone or domain. Raises NotFound.
 
-        A name in a query may be as long as a message. No zone or domain has such a name; hashing it would block the
-        event loop, and caching it would take memory.
+        A name in a query may be as long as a message. A name over the maximum is refused at once, because hashing it
+        would block the event loop, and caching it would take memory.
         """
         if len(key) > _LONGEST_KEY:
             reason = f"name: {quoted(key)} is longer than the {_LONGEST_KEY} characters allowed for zones and domains"

@@ -50,8 +50,8 @@ message.
 """
 _CLIQUES_PER_PAGE = 50
 _CLIQUE_NODES_PER_PAGE = 4_096
-"""Maximum of members of all cliques of a page together, unless a single clique has more: a page of fifty of the largest
-took most of a second.
+"""Maximum of members of all cliques of a page together, unless a single clique has more. Without this maximum, a page
+of fifty of the largest cliques took most of a second.
 """
 
 

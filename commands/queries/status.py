@@ -26,10 +26,12 @@ class LogLocation(NamedTuple):
 
 
 class StatusReporter:
-    """The content of `dpuplane status`. `addresses` may be filled in while listeners start; `alive` returns the latest
-    beacons; `stalled` the partitions that are not forwarded, with the reason; `dpus_ahead_of_log` the number of DPUs of
-    our relay whose tables are newer than the (restored) log; `clock_faults` the clocks that are off;
-    `revocations_fault` the reason why our revocation list could not be loaded.
+    """The content of `dpuplane status`. Listeners may still be adding their `addresses` while they start.
+
+    `alive` returns the latest beacons. `stalled` returns the partitions that are not forwarded, with the reason.
+    `dpus_ahead_of_log` returns the number of DPUs of our relay whose tables are newer than the (restored) log.
+    `clock_faults` returns the clocks that are off. `revocations_fault` returns the reason why our revocation list could
+    not be loaded.
     """
 
     def __init__(

@@ -60,7 +60,7 @@ def _column(values: list[T], absent: T) -> list[T]:
 
 
 def _valid(event: IndicesClaimed | IndicesReleased, items: Sequence[object] | str) -> NewEvent:
-    """The event, if its columns have items. Raises InvalidRequest."""
+    """The event, if it is valid. `items` are the items of its columns, or the fault. Raises InvalidRequest."""
     require(items if isinstance(items, str) else None)
     return NewEvent(CLIQUES, event.domain, event)
 

@@ -71,7 +71,8 @@ def require_count(field: str, count: int) -> None:
 
 
 def require_zone(zone: str, query: str) -> None:
-    """Raise InvalidRequest unless a zone is named. A lookup by the server would depend on how far it has folded."""
+    """Raise InvalidRequest unless a zone is named. The server does not look the zone up: the result would depend on how
+    far this server has folded."""
     if not zone:
         raise InvalidRequest(f"zone: '' must name the zone: a command id is bound to a zone; {query} returns it")
     require(field_checks.check_zone("zone", zone))

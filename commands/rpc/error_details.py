@@ -1,5 +1,5 @@
-"""The error of a call for programs, as google.rpc.Status has it: an ErrorInfo with the code and values of its fault,
-the field of an invalid request, and when to try again.
+"""The error of a call in machine-readable form, as a google.rpc.Status: an ErrorInfo with the code and values of its
+fault, the field of an invalid request, and when to try again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from eventstore.reasons import Fault, Reason
 from schemas.api.metadata import ERROR_DOMAIN, STATUS_DETAILS_KEY
 
 RETRY_S = 1
-"""The pause that a client is asked for before it repeats a call, in seconds."""
+"""The pause, in seconds, that the server asks of a client before the next attempt."""
 
 _DESCRIPTION_MAX = 1_000
 """Maximum characters of a description. Three response headers contain it, and a client accepts 8 kB of headers."""

@@ -1,6 +1,6 @@
 """Errors of a call: nothing was appended, and an error is not an outcome of the command.
 
-Another server, or this one later, may take the same command. The log alone decides an outcome.
+Another server, or this one later, may accept the same command. The log alone decides an outcome.
 """
 
 from __future__ import annotations

@@ -25,41 +25,41 @@ class Limits:
     """Limits of one server; each protects the process from one kind of caller."""
 
     rate_per_s: float = 50_000.0
-    """Calls (and messages of streams) a second of one principal, on average."""
+    """Maximum rate of one principal, on average: calls (and messages of streams) per second."""
 
     burst: float = 50_000.0
-    """Calls that one principal may make at once after a pause."""
+    """Maximum of calls that one principal may make at once after a pause."""
 
     concurrent_calls: int = 5_000
-    """Calls of one principal under way at once."""
+    """Maximum of concurrent calls of one principal."""
 
     concurrent_streams: int = 100
-    """Response streams of one principal under way at once. The data of a stream, such as a whole table, stays in memory
-    until the client has read it."""
+    """Maximum of concurrent response streams of one principal. The data of a stream, such as a whole table, stays in
+    memory until the client has read it."""
 
     lasting_streams: int = 50
-    """Streams of one server that follow the log at once. On Kafka each of them is a consumer."""
+    """Maximum of concurrent streams of one server that follow the log. On Kafka each of them is a consumer."""
 
     deadline_s_max: float = 30.0
-    """Longest time that a call may wait for the log, whatever its own deadline says."""
+    """Maximum time that a call may wait for the log, whatever its own deadline says."""
 
     deadline_s_default: float = 10.0
     """The deadline of a call that has none."""
 
     message_bytes_max: int = 1024 * 1024
-    """Size of a request."""
+    """Maximum size of a request in bytes."""
 
     metadata_bytes_max: int = 8 * 1024
-    """Size of a call's metadata."""
+    """Maximum size of a call's metadata in bytes."""
 
     streams_per_connection: int = 1_000
-    """Calls under way on one connection. The limit is well above the calls of an honest client: the server counts a
-    call until it is destroyed, so a client that keeps exactly the advertised number under way gets some calls reset
-    (observed with 100).
+    """Maximum of concurrent calls on one connection. The limit is well above the calls of an honest client: the server
+    counts a call until it is destroyed, so a client that always has exactly the advertised number of calls under way
+    gets some calls reset (observed with 100).
     """
 
     connections: int = 2_000
-    """Connections open at once. gRPC has no limit by address."""
+    """Maximum of open connections. gRPC has no limit by address."""
 
     handshake_s: float = 10.0
     """Maximum time for the TLS handshake and the first HTTP/2 frames of a new connection."""
@@ -89,7 +89,7 @@ DEFAULTS = Limits()
 
 
 class _TokenBucket:
-    """The token bucket of one principal and its calls under way; entered for the time of each call."""
+    """The token bucket of one principal and the count of its calls under way. Each call enters it as a context."""
 
     __slots__ = ("_admission", "answers", "calls", "filled_at_s", "tokens")
 
@@ -121,7 +121,7 @@ class Admission:
         self._drained: asyncio.Event | None = None
 
     def admit(self, principal: str) -> AbstractContextManager[None]:
-        """Take a token for a call and, once entered, count it as under way. Raises LimitExceeded."""
+        """Take a token for a call. The returned context counts the call as under way. Raises LimitExceeded."""
         bucket = self._bucket(principal)
         if bucket.calls >= self._limits.concurrent_calls:
             self.refused += 1

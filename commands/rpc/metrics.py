@@ -1,7 +1,7 @@
 """Metrics of a server's calls: the usual metrics of a gRPC server, the outcomes of commands, and refusals by code.
 
-Each method has the counts of go-grpc-prometheus, whose dashboards and alerts then work unchanged. They are kept by hand
-because py-grpc-prometheus counts in an interceptor, which costs a tenth of a call, and an observation by
+Each method has the counts of go-grpc-prometheus, whose dashboards and alerts then work unchanged. This module counts by
+itself because py-grpc-prometheus counts in an interceptor, which costs a tenth of a call, and an observation by
 prometheus_client takes 4 to 9 us (a lock, a lookup of labels) instead of 0.5 us.
 """
 
@@ -60,13 +60,13 @@ class MethodMetrics:
         self._now_s = now_s
 
     def call(self) -> StartedCall:
-        """Count the start of a call; the end of the context is its end."""
+        """Count the start of a call. The call ends when the returned context ends."""
         self.started += 1
         return StartedCall(self, self._now_s)
 
 
 class StartedCall:
-    """The context of one call. Its handler sets `code`; without one, the call was cancelled or met a bug."""
+    """The context of one call. The handler sets `code`; a call without a code was cancelled or failed by a bug."""
 
     __slots__ = ("_began_s", "_method", "_now_s", "code")
 

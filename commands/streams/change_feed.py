@@ -1,6 +1,7 @@
 """Collects the changes of the tables that can be watched, of all partitions of a replica.
 
-A watcher with a position before the first collected change is told that it has expired, and lists again.
+If the position of a watcher precedes the first collected change, the watcher is told that the position has expired, and
+lists again.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from eventstore.log import Partition
 from eventstore.replicas.folded_log import FoldedLog
 
 CHANGES_MAX = 5_000
-"""Changed keys that are kept per table and partition: half a megabyte each, some minutes of a busy plane."""
+"""Maximum of changed keys per table and partition. A full ring takes half a megabyte, and covers some minutes of a busy
+plane."""
 
 TableOf: TypeAlias = Callable[[Any], StateTable[Any]]
 """The watched table in the state of a fold."""
@@ -29,7 +31,7 @@ class ChangeFeed:
         self._rings: dict[tuple[Partition, TableOf], tuple[StateTable[Any], ChangeRing]] = {}
 
     def collect(self, tables: Iterable[tuple[Partition, TableOf]]) -> None:
-        """Take over the changes of these tables, so that they wait in rings of bounded size."""
+        """Move the changes of these tables to their rings, which have bounded sizes."""
         for partition, table_of in tables:
             self.ring(partition, table_of)
 

@@ -9,7 +9,7 @@ from typing import Any
 from commands.rpc.errors import PositionExpired
 
 Changes = Mapping[str, Any]
-"""The keys that changed, each with the row that was removed last; None if the row was only put."""
+"""The changed keys, each with its row that was removed last; None if no row was removed."""
 
 
 class ChangeRing:
@@ -22,7 +22,7 @@ class ChangeRing:
         self._entries: deque[tuple[int, Changes]] = deque()
 
     def add(self, end: int, changes: Changes) -> None:
-        """Add the changes by the records from the end of the ring on, up to but without position `end`."""
+        """Add the changes of the records from the ring's end to position `end` (exclusive)."""
         assert end >= self.end, "positions only grow"
         self.end = end
         if not changes:

@@ -1,4 +1,4 @@
-"""Which events of the log a reader wants: pure functions of an event and the criteria of a request or an export."""
+"""Filters of the log's events: pure functions of an event and the criteria of a request or an export."""
 
 from __future__ import annotations
 

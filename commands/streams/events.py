@@ -1,8 +1,8 @@
 """ReadEvents: records of the log from a position on, for clients without access to the brokers.
 
-The order is that of each partition. A response carries the next offset of its partition, so a client that lost its
-stream continues exactly there. Nothing is buffered for a slow client: the server reads on when the client has taken the
-last response.
+Records arrive in the order of their partition. A response carries the next offset of its partition, so a client that
+lost its stream continues exactly there. Nothing is buffered for a slow client: the server reads more records only after
+the client has taken the last response.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Streams that last: their number, their end after an hour, and their end when the server stops.
+"""Long-lived streams: a maximum of open streams, and the end of each after an hour or when the server stops.
 
 A stream waits for its next item inside `wait`, which ends when the server stops. Otherwise each stop would take its
-whole grace period: a client that follows the log never ends by itself.
+whole grace period: a stream that follows the log never ends by itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from eventstore.errors import LogUnavailable
 T = TypeVar("T")
 
 STREAM_S_MAX = 3_600.0
-"""The longest time of one stream. A client continues with a new one, whose permission is checked again."""
+"""Maximum duration of one stream. A client continues with a new stream, whose permission is checked again."""
 
 
 class StreamEnded(Exception):

@@ -1,11 +1,12 @@
-"""Sessions of daemons: an agent's open stream is its daemon's session, and its end is stated after a lease.
+"""Sessions of daemons: an agent's open stream is its daemon's session, which expires a lease after the last message.
 
-A heartbeat is no record. This server remembers when it last heard from an agent, states that a session opened, and
-states that it expired once the agent was silent for the lease: its stream ended, or it sent nothing. Within the lease
-an agent may open a newer session at any server, and the folds then ignore that the older one expired.
+Heartbeats are not appended to the log. This server remembers when it last heard from an agent. It appends an event when
+a session opens, and another when the session expires: the agent was silent for the lease, because its stream ended or
+it sent nothing. Within the lease an agent may open a newer session at any server, and the folds then ignore that the
+older one expired.
 
-The sessions of a server without a beacon are expired by the others, a full lease after they missed it. A server that
-starts again under its old name does the same for the sessions of its former process.
+If a server has no beacon, the other servers expire its sessions, a full lease after they missed the beacon. A server
+that starts again under its old name does the same for the sessions of its former process.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class OpenSession(NamedTuple):
 
 
 class SessionKeeper:
-    """Keeps the sessions of this server's streams, and expires silent ones while `run` runs."""
+    """Serves the sessions of this server's streams, and expires silent ones while `run` runs."""
 
     def __init__(
         self,
@@ -75,14 +76,14 @@ class SessionKeeper:
         self._now_ms = now_ms
         self._rng = rng
         self._heard_s: dict[str, float] = {}
-        """By session of this process: the loop's time of its last message."""
+        """The loop's time of the last message, by session of this process."""
         self._silent_s: dict[OpenSession, float] = {}
-        """By session whose agent this process does not hear: the loop's time since when."""
+        """The loop's time since which the agent is silent, by session that this server may expire."""
 
     async def keep(
         self, requests: AsyncIterator[pb.KeepSessionRequest | UndecodableRequest], call: Call
     ) -> AsyncGenerator[pb.KeepSessionResponse, None]:
-        """Hold a session until its stream ends or its agent is silent for the lease. Raises PermanentError for a
+        """Serve a session until its stream ends or its agent is silent for the lease. Raises PermanentError for a
         session that the folds refuse."""
         first = await self._next(requests)
         if first is None:
@@ -171,7 +172,8 @@ class SessionKeeper:
         return member is not None and member.session_alive and member.session == session.session
 
     async def _expire(self, session: OpenSession) -> None:
-        """State that a session expired, in the order of ranks, if it is still open and its agent still silent."""
+        """Append SessionExpired if the session is still open and its agent still silent. Each replica first waits
+        according to its rank, so that usually only the first one appends."""
         rank = self._ranks().rank(session.key, "api")
         if rank:
             await asyncio.sleep(rank * TURN_S)

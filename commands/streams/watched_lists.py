@@ -44,7 +44,7 @@ class WatchedList(Protocol):
 
 
 class WatchedNodes:
-    """Nodes, with what fleet knows of them."""
+    """Nodes, with their data from fleet."""
 
     def __init__(self, reader: FoldReader, wanted: pb.ListNodesRequest) -> None:
         self._reader = reader
@@ -69,7 +69,7 @@ class WatchedNodes:
 
 
 class WatchedDpus:
-    """DPUs; labels of their zone are compared when a DPU changes."""
+    """DPUs. The label selector is evaluated when a DPU changes, not when the labels of its zone change."""
 
     def __init__(self, reader: FoldReader, wanted: pb.ListDpusRequest) -> None:
         if wanted.phase:
@@ -102,7 +102,7 @@ class WatchedDpus:
 
 
 class WatchedCliques:
-    """Cliques, each whole."""
+    """Cliques. Each change contains the whole clique."""
 
     def __init__(self, reader: FoldReader, wanted: pb.ListCliquesRequest) -> None:
         self._reader = reader
@@ -124,7 +124,7 @@ class WatchedCliques:
 
 
 class PositionsOnly:
-    """No list, for a client that queries again when the folds have advanced."""
+    """No list, only positions: for a client that queries again when the folds have advanced."""
 
     tables: Sequence[tuple[Partition, TableOf]] = ()
 

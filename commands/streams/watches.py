@@ -1,7 +1,7 @@
 """Watch: the changes of a list after a position, as a stream of batches that each end with a position.
 
-A watcher has no buffer of its own but the names of the items that it has not sent: an item that changes again is sent
-once, in its latest state. A watcher that falls behind the shared ring of changes is told that its position has expired.
+A watcher buffers only the keys of the items that it has not sent: an item that changes again is sent once, in its
+latest state. A watcher that falls behind the shared ring of changes is told that its position has expired.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Watches:
 
 
 class Watcher:
-    """One watch: where it is in each partition, and the items that it has not sent. Nothing here awaits."""
+    """One watch: its position in each partition, and the items that it has not sent. Its methods never await."""
 
     def __init__(
         self, watched: WatchedList, feed: ChangeFeed, replica: FoldedLog, cursor: dict[Partition, int]
@@ -109,7 +109,7 @@ class Watcher:
         return bool(self._pending)
 
     def next_response(self, now_s: float) -> pb.WatchResponse | None:
-        """The changes up to now, as many as fit one message; None if nothing has advanced. Raises PositionExpired."""
+        """The changes up to now, as many as fit one message; None if nothing is to be sent. Raises PositionExpired."""
         self._advance()
         items = [*islice(self._pending, _CHANGES_PER_MESSAGE)]
         changes = [self._watched.change(item, self._pending.pop(item)) for item in items]
