@@ -5,10 +5,10 @@ outbox to the zone, and one confirms to the zone what fleet has folded, so that 
 are functions of the states. Two concurrent forwarders are harmless: the folds accept only records that continue at
 their marks.
 
-Forwards are batched by fleet's speed, which takes those of all partitions in one order. The first change after an idle
-time is forwarded at once. The next forward waits as long as the last one took, times the number of forwarding
-partitions, at most 0.5 s. About one forward is therefore under way at any time, and a steady trickle of joins is not
-one forward each. A partition has at most one outstanding forward. After an error or an append of unknown outcome, the
+The forwards of all partitions share the one partition of fleet, so batches adapt to its speed. The first change after
+an idle time is forwarded at once. The next forward waits as long as the last one took, times the number of forwarding
+partitions, at most 0.5 s. About one forward is therefore under way at any time, and the joins of a steady trickle share
+forwards. A partition has at most one outstanding forward. After an error or an append of unknown outcome, the
 marks are read again, and the missing changes are forwarded again.
 """
 
@@ -37,7 +37,7 @@ LANDING_S = 2.0
 """Longest wait for the fold to show an append. After it the record is appended again: an append of unknown outcome
 may have failed."""
 PRUNE_S = 5.0
-"""Time that changes stay in the outbox after fleet has folded them: one record prunes all of this time."""
+"""Time that changes stay in the outbox after fleet has folded them: one record prunes all changes of this time."""
 RETRY_S = 1.0
 """Wait after an error, with jitter."""
 
@@ -155,8 +155,8 @@ class Forwarder:
         """Wait for our turn, append a record, and wait until this record or another replica's equal one is folded.
         Returns True for our record.
 
-        A partition that is halted on this replica is left to the others. Its need would never be met here, and the same
-        half megabyte would be appended every two seconds.
+        A partition that is halted on this replica is left to other replicas. Its need would never be met here, and the
+        same half megabyte would be appended again every two seconds.
         """
         if self._replica.folded(need.target).halted:
             await asyncio.sleep(RETRY_S * self._rng.uniform(0.5, 1.5))

@@ -3,7 +3,7 @@
 Several processes see the same need in their folds. Each process waits one turn longer than the process that ranks
 before it. It appends the event when its turn comes and the need is still unmet. Two appends of one event do no harm,
 since the fold accepts only the first; the ranks only avoid superfluous records. A failed append may still have landed.
-The folds show whether it did, so the error is logged and counted, and the driver checks the need again.
+In that case the folds show its event. The error is therefore logged and counted, and the driver checks the need again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from schemas.events import Event
 logger = logging.getLogger(__name__)
 
 TURN_S = 0.3
-"""Wait per rank."""
+"""Wait per rank, in seconds."""
 
 APPEND_TIMEOUT_S = 5.0
 """The outcome of an append that takes longer is unknown."""

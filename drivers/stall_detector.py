@@ -31,7 +31,7 @@ class _Contradiction(NamedTuple):
 
 
 class StallDetector:
-    """Looks for stalled partitions until `run` is cancelled. `reasons` maps each one to its cause."""
+    """Looks for stalled partitions until `run` is cancelled. `reasons` maps each stalled partition to its cause."""
 
     def __init__(self, replica: Replica, *, now_ms: Callable[[], int]) -> None:
         self.reasons: dict[Partition, str] = {}

@@ -27,7 +27,7 @@ class DeviceFaults(NamedTuple):
     """Share of devices that take `slow_factor` times as long."""
     slow_factor: float = 100.0
     hardware_ms: float = 0.0
-    """Time from applied to in hardware."""
+    """Time from the application of a frame until the hardware has its table."""
     frame_loss: float = 0.0
     """Chance that a frame never reaches the device."""
     answer_loss: float = 0.0
@@ -39,12 +39,12 @@ class DeviceFaults(NamedTuple):
     false_alarms: float = 0.0
     """Chance that the device reports a failure after applying the frame."""
     reboots_per_hour: float = 0.0
-    """Per device."""
+    """Mean number of reboots per device and hour."""
     reboot_s: float = 5.0
     old_share: float = 0.5
     """Share of reboots after which the device has an older table; it has none after the others."""
     capacity: int = 1_000_000
-    """Prefixes that a device can hold."""
+    """Maximum prefixes that a device can hold."""
     small_share: float = 0.0
     """Share of devices that can hold `small_capacity` only."""
     small_capacity: int = 1_000

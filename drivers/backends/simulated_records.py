@@ -32,7 +32,7 @@ class DeviceRecords:
         self.actual = np.zeros(0, np.int32)
         """The table that the device's hardware holds."""
         self.older = np.zeros(0, np.int32)
-        """The table before that; a reboot may bring the device back with it."""
+        """The table that the hardware held before; a reboot may bring the device back with it."""
         self.pending = np.zeros(0, np.int32)
         """The table that the device is applying, or NONE."""
         self.pending_at = np.zeros(0)
@@ -46,7 +46,7 @@ class DeviceRecords:
         self.factor = np.zeros(0, np.float32)
         """Factor on the time that the device takes to apply a frame."""
         self.in_sync = np.zeros(0, np.bool_)
-        """Whether the agent takes the hardware's table for its own, so that it applies the next frame as a delta."""
+        """Whether the agent believes that the hardware holds its table, and applies the next frame as a delta."""
 
     def add(self, zone: int, capacities: npt.NDArray[np.int32], factors: npt.NDArray[np.float32]) -> range:
         """Allocate records for the devices of a new zone; returns their indexes."""

@@ -1,7 +1,7 @@
 """The tables of simulated devices: each distinct table is computed and stored once, and shared by all its devices.
 
 A device's record names a table by number. A frame is applied to a table once, with all checks of a device. The result
-is the same for every device with that table: the same function of the same inputs.
+is the same for every device with that table and with the same capacity.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The writer of the decisions topic, and its knowledge of the written decisions."""
+"""The writer of the decisions topic, and its record of the written decisions."""

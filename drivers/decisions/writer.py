@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 ROLE = "decisions"
 
 BATCH_BYTES = 1 << 20
-"""Size of a batch of appends, by the bytes of the decided records; the decision that reaches it is the last one."""
+"""Bytes of decided records at which a batch of appends is complete."""
 
 SLICE_S = 0.003
 """Time of rendering after which other tasks get the event loop."""
@@ -57,7 +57,7 @@ RETENTION_MS = 30 * 86_400_000
 
 
 class DecisionWriter:
-    """Writes what comes into the buffer of a replica until `run` is cancelled.
+    """Writes the decisions in the buffer of a replica until `run` is cancelled.
 
     `written` counts acknowledged appends, `failures` appends that may not have landed.
     """
@@ -85,7 +85,7 @@ class DecisionWriter:
 
     @property
     def lag(self) -> int:
-        """Records that the replica has still to fold."""
+        """Number of records that the replica has not folded yet."""
         return sum(status.lag for status in self._replica.partitions_status())
 
     async def run(self) -> None:
@@ -98,8 +98,8 @@ class DecisionWriter:
     # -- what stands in the topic
 
     async def _range_to_read(self) -> tuple[Mapping[Partition, int], Mapping[Partition, int]]:
-        """The offsets from which to read the topic, and its present ends. During an outage of the log, this is
-        retried."""
+        """The offsets from which to read the topic, and the topic's present ends. Retries during an outage of the
+        log."""
         backoff = Backoff(self._rng)
         while True:
             try:
@@ -110,8 +110,8 @@ class DecisionWriter:
             await backoff.wait()
 
     async def _starts(self, ends: Mapping[Partition, int]) -> Mapping[Partition, int]:
-        """The offsets from which to read the topic. Below them, the topic has no decision about a buffered record,
-        nor about one that this replica has still to fold."""
+        """The offsets from which to read the topic. Below them, the topic has no decision about a buffered record
+        or about a record that this replica has not folded yet."""
         next_offsets = {status.partition: status.position for status in self._replica.partitions_status()}
         first = next(self._buffer.decisions()).at
         next_offsets[first.partition] = first.offset
@@ -125,7 +125,7 @@ class DecisionWriter:
 
     async def _follow_topic(self, starts: Mapping[Partition, int], ends: Mapping[Partition, int]) -> None:
         async def unchecked() -> None:
-            """No check of the log: this topic decides nothing."""
+            """Accept any log: no decision depends on this topic."""
 
         unread = {partition for partition, end in ends.items() if starts[partition] < end}
         if not unread:
@@ -169,7 +169,7 @@ class DecisionWriter:
         await self._write_batch(batch)
 
     async def _write_batch(self, batch: Sequence[DecidedRecord]) -> None:
-        """Append these decisions. Returns when the topic has each of them; no later decision is appended before."""
+        """Append these decisions. Returns when the topic has all of them: no later decision is appended before that."""
         due = await self._due(batch)
         slices, values = _Slices(), {}
         for decision in due:
@@ -202,7 +202,7 @@ class DecisionWriter:
         return [decision for decision in decisions if self._is_missing(decision)]
 
     def _is_missing(self, decision: DecidedRecord) -> bool:
-        """Whether the topic lacks this decision, and would keep it."""
+        """Whether the topic lacks this decision, and would retain it."""
         partition, offset, append_ms, _ = decision.at
         return offset not in self._topic[partition] and append_ms >= self._now_ms() - RETENTION_MS
 
@@ -211,7 +211,7 @@ class DecisionWriter:
         return self._log.append(topic, key_of(decision.at).encode(), value, timeout_s=APPEND_TIMEOUT_S)
 
     def _has_failed(self, decision: DecidedRecord, result: BaseException | None) -> bool:
-        """Whether an append with this result may not have landed. Raises errors that are no failures of the log."""
+        """Whether an append with this result may not have landed. Raises an error that is no failure of the log."""
         if result is None:
             return False
         if isinstance(result, FatalError) or not isinstance(result, PlaneError):

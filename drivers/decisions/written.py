@@ -13,7 +13,7 @@ from heapq import heappush, heappushpop
 from eventstore.log import Partition
 
 AT_ONCE = 256
-"""Maximum of appends in flight. They share a sync of the log; with fewer, the writer would be slower than the fold."""
+"""Maximum appends in flight. Appends share a sync of the log; with fewer, the writer would be slower than the fold."""
 
 _KEY = re.compile(rb"([a-z]{1,32})/([0-9]{1,7})/([0-9]{1,19})")
 
@@ -47,6 +47,6 @@ class Written:
 
 
 def cause_of(key: bytes) -> tuple[Partition, int] | None:
-    """The partition and offset of the record that a decision with this key is about; None if the key names none."""
+    """The partition and offset of the record that a decision with this key is about; None for an invalid key."""
     place = _KEY.fullmatch(key)
     return None if place is None else (Partition(place[1].decode(), int(place[2])), int(place[3]))

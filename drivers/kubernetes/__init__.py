@@ -1,1 +1,1 @@
-"""The Kubernetes edge, outwards: it writes compact status, and objects that follow from the folds, to clusters."""
+"""The outbound Kubernetes edge: it writes compact status, and objects computed from the folds, to clusters."""

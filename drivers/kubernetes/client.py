@@ -1,7 +1,7 @@
 """The Kubernetes API over HTTP, by kubernetes_asyncio's client: its kubeconfig, credentials and TLS.
 
-Nothing else of the library is used. Its typed objects decode 14,000 pods a second, plain fields 200,000, and its Watch
-has no deadline. The library is imported when a connection is made: the import takes a second.
+The rest of the library is not used: its typed objects decode 14,000 pods per second, plain fields 200,000, and its
+Watch has no deadline. The library is imported when a connection is made, because the import takes a second.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ logger = logging.getLogger(__name__)
 
 IN_CLUSTER = "in-cluster"
 REQUEST_S = 30.0
-"""The deadline of one request. The API server's own is 60 s."""
+"""Timeout of one request. The API server's own timeout is 60 s."""
 MAX_LINE_BYTES = 4 << 20
-"""The limit of aiohttp, with the buffer that kubernetes_asyncio gives it. Objects in etcd have at most 1.5 MB."""
+"""Maximum line of aiohttp with the buffer that kubernetes_asyncio sets. Objects in etcd have at most 1.5 MB."""
 RELOAD_S = 30.0
-"""The shortest time between two readings of the credentials after a request without valid ones."""
+"""Minimum time between two reloads of the credentials after 401 responses."""
 UNAUTHORIZED = 401
 _JSON = "application/json"
 _PATCH_TYPES: Mapping[PatchType, str] = {
@@ -40,7 +40,7 @@ _PATCH_TYPES: Mapping[PatchType, str] = {
 
 
 class KubeconfigInvalid(FatalError):
-    """A kubeconfig that cannot be read, or that names no usable cluster."""
+    """The kubeconfig cannot be read, or names no usable cluster."""
 
 
 class _Details(msgspec.Struct, frozen=True, rename="camel"):
@@ -89,8 +89,8 @@ async def connect(kubeconfig: str, *, context: str | None = None) -> AsyncIterat
 class HttpApi:
     """An API server over HTTP.
 
-    The credentials of a kubeconfig may expire: tokens that a program prints do within an hour, and files are rotated.
-    So a request that is refused for its credentials is repeated once with those read anew.
+    The credentials of a kubeconfig may expire: tokens from a program expire within an hour, and files are rotated. A
+    request with a 401 response is therefore repeated once, with reloaded credentials.
     """
 
     def __init__(self, api: Any, load: Callable[[], Awaitable[None]]) -> None:
@@ -244,7 +244,7 @@ def _refused(response: aiohttp.ClientResponse, data: bytes) -> ApiError:
 
 
 def _retry_after_s(response: aiohttp.ClientResponse) -> float | None:
-    """The header's seconds; a date counts from the response's own date."""
+    """The seconds in the Retry-After header. A date in it is relative to the Date header of the response."""
     given = response.headers.get("Retry-After", "")
     if given.isdecimal():
         return float(given)

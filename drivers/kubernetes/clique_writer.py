@@ -1,10 +1,10 @@
 """The writer of ComputeDomainClique objects and of the status of ComputeDomains, from the cliques fold.
 
-It keeps objects equal to the fold: every change of the fold, of an object or of a pod leads to a comparison, and a
-difference to one PUT of the whole object under its resource version. Changes within `LINGER_S`, and those within
-`INTERVAL_S` of the last write of the object, share a write: 18 claims in a burst cost two at most. An object that was
-deleted is made again from the fold, with the same indices. An object whose rows were computed from a later position of
-the log is left alone until this replica has folded that position.
+The writer keeps objects equal to the fold. Each change of the fold, of an object or of a pod causes a comparison, and
+each difference causes one PUT of the whole object with its resource version. Changes within `LINGER_S`, and changes
+within `INTERVAL_S` of the object's last write, share a write: a burst of 18 claims causes at most two writes. A deleted
+object is created again from the fold, with the same indices. An object whose rows were computed from a later position
+of the log is not written until this replica has folded that position.
 
 In mode `beside`, upstream's controller writes the status of ComputeDomains from the same rows, so this writer does not.
 """
@@ -56,7 +56,7 @@ ROLE = "kubernetes"
 _clique = msgspec.json.Decoder(CliqueObject)
 _domain = msgspec.json.Decoder(DomainObject)
 _DOMAIN_STATUS = ""
-"""In a CliqueId: the status of the domain, instead of the object of a clique."""
+"""A CliqueId with this clique stands for the status of the domain, not for the object of a clique."""
 
 
 class CliqueWriter:
@@ -82,13 +82,13 @@ class CliqueWriter:
     ) -> None:
         self.mode: Mode = mode
         self.writes: Counter[str] = Counter()
-        """Written objects by plural."""
+        """Number of writes, by the plural of the kind."""
         self.faults: dict[str, dict[str, str]] = {}
-        """What is wrong with rows, by the name of the object and by node."""
+        """Faults of rows, by the name of the object and by node."""
         self.unclaimed: dict[str, frozenset[str]] = {}
         """Nodes whose rows have no claim in the log, by the name of the object."""
         self.refused: dict[str, str] = {}
-        """Why the API server refused a write, by the name of the object."""
+        """Reasons of refused writes, by the name of the object."""
         self.requests = ObjectWrites(budget, rng)
         self._replica = replica
         self._states = FoldStates(replica)
@@ -177,7 +177,7 @@ class CliqueWriter:
             self._work.set()
 
     def _after(self, of: CliqueId, result: WriteResult, message: str) -> float:
-        """Note how a write ended. Returns the time until the next one of this object."""
+        """Record the result of a write. Returns the seconds until the next write of this object."""
         name = of.object_name
         if result is WriteResult.DONE:
             self.refused.pop(name, None)
@@ -194,7 +194,7 @@ class CliqueWriter:
         return REFUSED_RETRY_S
 
     def _is_due(self, of: CliqueId) -> bool:
-        """Whether something differs now."""
+        """Whether the object needs a write now."""
         if of.clique == _DOMAIN_STATUS:
             return self._wanted_status(of.domain) is not None
         return self._plan(of) is not None
@@ -205,7 +205,7 @@ class CliqueWriter:
         return await self._write_clique(of)
 
     def _plan(self, of: CliqueId) -> CliqueWrite | None:
-        """The write that an object needs now; notes what is wrong with its rows."""
+        """The write that an object needs now. Records the faults of the object's rows."""
         state, shown = self._state(of.domain), self._cliques.objects.get(of.object_name)
         partition = self._replica.partition_for(CLIQUES, of.domain)
         place = LogPlace(self._replica.generation, self._replica.position(partition))

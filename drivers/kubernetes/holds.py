@@ -1,4 +1,4 @@
-"""The Hold objects: one for each open hold. A finished one stays for a while, for people and scripts that wait."""
+"""The Hold objects: one for each open hold. A finished hold keeps its object for a while, for users who wait for it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from schemas.resources.hold import HOLD
 from schemas.resources.kinds import Kind
 
 OPEN_MAX = 500
-"""Open holds that have an object, the oldest first. A command has one hold, so this many mean a mistake of a script."""
+"""Maximum open holds with an object; the oldest have one. A command has one hold, so more indicate a faulty script."""
 FINISHED_MAX = 100
-"""Finished holds that keep their object, the newest."""
+"""Maximum finished holds with an object; the newest keep theirs."""
 FINISHED_MS = 3_600_000
 """The time after which the object of a finished hold is deleted."""
 

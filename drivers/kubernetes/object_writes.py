@@ -1,7 +1,7 @@
-"""Writes of single objects under the rules of a good client: a budget of requests per second, and answers obeyed.
+"""Writes of single objects, within a budget of requests per second.
 
-A conflict means that the object changed: the caller reads it again and decides anew. A server that asks for a pause
-gets it. A write whose outcome is unknown is decided anew from the object as it is then. A refusal for good ends it.
+After a conflict or an unknown outcome, the object is read again, and the write is decided again from the object as it
+is then. If the server asks for a pause, the next attempt waits that long. A permanent refusal ends the write.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ RETRY_S = 0.1
 RETRY_S_MAX = 30.0
 _UNAVAILABLE = 503
 ATTEMPTS = 8
-"""Attempts at one write before other objects get their turn."""
+"""Maximum attempts at one write; after the last one, the write is postponed."""
 
 
 class WriteResult(Enum):
@@ -30,7 +30,7 @@ class WriteResult(Enum):
 
 
 class RequestBudget:
-    """At most this many requests per second, after a burst of one second's worth."""
+    """Limits requests to `per_s` per second, after a burst of one second's worth."""
 
     def __init__(self, per_s: float) -> None:
         self._interval_s = 1.0 / per_s
@@ -38,7 +38,7 @@ class RequestBudget:
         self._next_s = 0.0
 
     def pause(self, seconds: float) -> None:
-        """Make no request for this time: the server has no capacity, or is not there."""
+        """Make no request for this time: the server is overloaded or unreachable."""
         self._next_s = max(self._next_s, asyncio.get_running_loop().time() + seconds)
 
     async def take(self) -> None:
@@ -49,7 +49,7 @@ class RequestBudget:
 
 
 class ObjectWrites:
-    """Writes with retries. `answers` counts the answers by status; 0 is no answer."""
+    """Writes with retries. `answers` counts the answers by status; status 0 means no answer."""
 
     def __init__(self, budget: RequestBudget, rng: Random) -> None:
         self.answers: Counter[int] = Counter()
@@ -59,8 +59,9 @@ class ObjectWrites:
     async def write(
         self, attempt: Callable[[], Awaitable[bool]], read: Callable[[], Awaitable[None]]
     ) -> tuple[WriteResult, str]:
-        """Attempt a write until it is done. `attempt` decides anew each time, and returns False if nothing is left to
-        write; `read` reads the object after a conflict or an unknown outcome. The text says why it was not done."""
+        """Attempt a write until it is done, refused or postponed. `attempt` decides the write each time, and returns
+        False if nothing is left to write. `read` reads the object before the next attempt. Returns the result, and the
+        last error if the write was not done."""
         message = ""
         for number in range(ATTEMPTS):
             try:

@@ -1,7 +1,7 @@
-"""Objects of one kind as last seen: by a list-watch, and by the answers to our own writes.
+"""Objects of one kind as last seen, by a list-watch or in the answers to our own writes.
 
-An answer is newer than the watch, which may repeat or delay events. So an older resource version of an object never
-replaces a newer one, except after the API server was restored from a backup, when the next complete list counts.
+An answer is newer than the watch, which may repeat or delay events. Therefore, an older resource version of an object
+never replaces a newer one. After a restore of the API server from a backup, the next complete list replaces all.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import msgspec
 from schemas.kubernetes.objects import Custom
 
 DELETED_MAX = 10_000
-"""Deleted objects whose last version is remembered."""
+"""Maximum deleted objects whose last version is remembered; at this limit, all of them are dropped."""
 
 
 class Observed(NamedTuple):
-    """An object: what was stated, and its status as JSON. `status_s` is the loop time since which it has this status,
-    minus infinity if it had it when it was seen first."""
+    """An object: its spec as JSON, and its decoded status. `status_s` is the loop time at which this status appeared;
+    minus infinity for an empty status, and for the status with which the object was first seen."""
 
     name: str
     uid: str
@@ -34,12 +34,12 @@ class Observed(NamedTuple):
 
 
 class ObservedObjects:
-    """Objects by name. A list-watch calls the methods of its handler; `on_change` is called with each changed name."""
+    """Objects by name, and the handler of their list-watch. `on_change` is called with the name of a changed object."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self.objects: dict[str, Observed] = {}
         self.listed = asyncio.Event()
-        """Set after the first complete list: from then on a name without an object means that there is none."""
+        """Set after the first complete list. From then on, a name that is missing here has no object in the cluster."""
         self.on_change: Callable[[str], None] = lambda name: None
         self._now_s = now_s
         self._listed: dict[str, Custom] | None = None
@@ -57,15 +57,15 @@ class ObservedObjects:
             self.saw(item)
 
     def deleted(self, item: Custom) -> None:
-        """The object was deleted, unless a newer one has its name."""
+        """Remove a deleted object, unless a newer object has its name."""
         name, version = item.metadata.name, version_of(item)
         known = self.objects.get(name)
         if known is None or known.version <= version or known.uid == item.metadata.uid:
             self.saw_none(name, version)
 
     def list_completed(self, *, went_back: bool) -> None:
-        """The list counts as a whole. An object that it lacks may be newer than the list, but then the watch, which
-        begins where the list ends, adds it."""
+        """Remove the objects that the list lacks, and record the others. A removed object may be newer than the list.
+        The watch begins where the list ends, and reports such an object again."""
         listed, self._listed = self._listed or {}, None
         if went_back:
             self.objects = {name: found._replace(version=0) for name, found in self.objects.items()}
@@ -80,7 +80,7 @@ class ObservedObjects:
     # -- reads and answers
 
     def saw(self, item: Custom) -> None:
-        """An object, if it is not older than what is known."""
+        """Record an object, unless its recorded version is the same or newer."""
         name, version, known = item.metadata.name, version_of(item), self.objects.get(item.metadata.name)
         if version <= (known.version if known is not None else self._deleted.get(name, -1)):
             return
@@ -97,7 +97,7 @@ class ObservedObjects:
         self.on_change(name)
 
     def saw_none(self, name: str, version: int = -1) -> None:
-        """No object has this name at this version."""
+        """Record that no object has this name at this version."""
         found = self.objects.pop(name, None)
         if len(self._deleted) >= DELETED_MAX:
             self._deleted.clear()
@@ -107,6 +107,6 @@ class ObservedObjects:
 
 
 def version_of(item: Custom) -> int:
-    """The resource version, which grows as an integer (KEP-5504)."""
+    """The resource version as an integer, which grows (KEP-5504); 0 if it is no integer."""
     version = item.metadata.resource_version
     return int(version) if version.isdecimal() else 0

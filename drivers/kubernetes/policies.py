@@ -1,4 +1,4 @@
-"""The RulePolicy objects: users make and delete them, and the plane states what became of them."""
+"""The RulePolicy objects: users create and delete them, and the plane writes their status."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from schemas.resources.rule_policy import RULE_POLICY, RulePolicySpec
 
 
 class PolicyObjects:
-    """Objects of policies. A policy that has no object gets none: it was set by another way."""
+    """Objects of policies. The plane creates no object for a policy that was set in another way."""
 
     kind: Kind = RULE_POLICY
     topics = (FLEET_0.topic,)
@@ -57,7 +57,7 @@ class PolicyObjects:
         return False
 
     def _spec(self, name: str, given: bytes) -> RulePolicySpec | None:
-        """The spec of an object; None if an earlier definition admitted what the present one does not."""
+        """The spec of an object; None for an invalid spec, which an earlier resource definition admitted."""
         known = self._specs.get(name)
         if known is None or known[0] != given:
             try:

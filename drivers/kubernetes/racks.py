@@ -30,7 +30,7 @@ _spec = msgspec.json.Decoder(_Spec)
 
 
 class RackObjects:
-    """Objects of zones. A user may make the object of a zone first, under any name: then the plane makes none."""
+    """Objects of zones. The plane creates no object for a zone if a user has created one, under any name."""
 
     kind: Kind = DPU_RACK
     topics = (ZONES, FLEET_0.topic, INSTALLS)
@@ -94,7 +94,7 @@ class RackObjects:
         return False
 
     def _ranges_of(self, zone: str, names: Sequence[str]) -> list[str]:
-        """The names as ranges. They are computed when the names change: it takes a millisecond for a few hundred."""
+        """The names as ranges, cached until the names change: a few hundred names take a millisecond."""
         known = self._ranges.get(zone)
         if known is None or known[0] != names:
             known = self._ranges[zone] = (names, fold_names(names))
@@ -116,5 +116,5 @@ class RackObjects:
 
 
 def zone_of(name: str, spec: bytes) -> str:
-    """The zone of an object: the one that it states, else its name."""
+    """The zone of an object: the zone in its spec, or else the name of the object."""
     return _spec.decode(spec).zone or name

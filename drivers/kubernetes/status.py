@@ -1,12 +1,12 @@
-"""The statuses of the plane's own objects in one cluster: they follow the folds and what the cluster has.
+"""The statuses of the plane's own objects in one cluster, computed from the folds and the cluster's objects.
 
 Each kind has an actor. It computes the status of its objects when a fold or an object changes, and marks the objects
-that differ for the writer. A pass over all objects takes long in a large fleet, so passes are a second apart, and take
-at most a tenth of the time.
+that differ for the writer. A pass over all objects takes long in a large fleet. Passes are therefore at least a second
+apart, and take at most a tenth of the time.
 
-Several replicas act by rank: each waits a turn longer than the one before it, and writes only what is still missing
-then. A status is written at once if a condition flips, otherwise at most every 15 s, and never for its position alone.
-Two writers do no harm: the API server refuses a status whose position goes back.
+Replicas act in order of rank: each replica waits one turn longer than the previous one, and writes only the differences
+that remain then. A flipped condition is written at once, another change of a status at most every 15 s, and a change of
+the position alone never. Two writers do no harm: the API server refuses a status whose position goes back.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ logger = logging.getLogger(__name__)
 
 ROLE = "kubernetes"
 EVERY_S = 15.0
-"""The time between two writes of a status without a flip of a condition."""
+"""Minimum time between two writes of a status, unless a condition flips."""
 PASS_S = 1.0
-"""The time between two passes over the objects of a kind; a condition that flips is written after this time at most."""
+"""Minimum pause after a pass over the objects of a kind. If passes are short, a flipped condition waits no longer."""
 RECHECK_S = 15.0
-"""Without a change, a pass checks after this time what became late."""
+"""Maximum wait for a change of the folds before the next pass, because some statuses also depend on the clock."""
 AHEAD_S = 5.0
-"""The wait for our folds if an object has a later position."""
+"""Wait before the next attempt if an object has a later position than our folds."""
 LINGER_S = 0.02
 SLICE = 10
-"""Statuses computed between two turns of the loop."""
+"""Statuses computed before other tasks get the event loop."""
 
 
 _LOGGED = frozenset((100, 1_000, 10_000))
-"""Numbers of plans put off that are logged: a few come from a replica that is a little ahead."""
+"""Values of `ahead` at which a warning is logged. Lower values are normal: another replica may be slightly ahead."""
 
 
 class Objects(Protocol):
-    """The objects of one kind, as they follow from the folds. All methods but `begin_pass` return at once."""
+    """Computes the objects of one kind from the folds. All methods except `begin_pass` return immediately."""
 
     @property
     def kind(self) -> Kind: ...
@@ -66,22 +66,22 @@ class Objects(Protocol):
     def topics(self) -> tuple[str, ...]: ...
 
     async def begin_pass(self, changed: set[Partition] | None, found: Mapping[str, Observed]) -> Iterable[str]:
-        """The names of objects to look at, missing ones included; None for `changed` means that all may have."""
+        """The names of the objects to check, including missing ones. If `changed` is None, all may have changed."""
         ...
 
     def new(self, name: str) -> Mapping[str, Any] | None:
-        """The spec of a missing object; None if there is to be none."""
+        """The spec of a missing object; None if the object is not needed."""
         ...
 
     def status(self, name: str, found: Observed) -> StatusBody | None: ...
 
     def is_over(self, name: str, found: Observed) -> bool:
-        """Whether an object is to be deleted."""
+        """Whether an object must be deleted."""
         ...
 
 
 class _Need(NamedTuple):
-    """What an object may need a write for. It is marked again only if this changes, so a refused write rests."""
+    """Reasons for a write. A pass marks an object again only if they change, so it does not repeat a refused write."""
 
     is_missing: bool
     is_over: bool
@@ -89,12 +89,12 @@ class _Need(NamedTuple):
 
 
 class StatusActor:
-    """Keeps the objects of one kind as they should be while `run` runs. A list-watch hands `observed` the objects."""
+    """Keeps the objects of one kind equal to the folds while `run` runs. `observed` handles their list-watch."""
 
     def __init__(self, objects: Objects, replica: Replica, ranks: Ranks, writer: Writer) -> None:
         self.passes = 0
         self.ahead = 0
-        """Plans that were put off because the object has a later position than our folds."""
+        """Number of writes that were postponed because the object had a later position than our folds."""
         self.observed = ObservedObjects(_now_s)
         self.observed.on_change = self._on_change
         self._objects = objects
@@ -221,15 +221,15 @@ class StatusActor:
         return Request("patch", self.kind.path(name=name, subresource="status"), operations)
 
     def _in_turn(self, name: str, request: Request) -> Plan:
-        """The request, or the wait for our turn since it was needed first."""
+        """The request if it is our turn, or else the remaining wait. Turns count from the first need of a write."""
         now_s, rank = _now_s(), self._ranks.rank(f"{self.kind.plural}/{name}", ROLE)
         left_s = self._needed_s.setdefault(name, now_s) + rank * TURN_S - now_s
         return Wait(left_s) if left_s > 0 else request
 
 
 class StatusEdge:
-    """All statuses of one cluster while `run` runs. A list-watch of each kind calls its handler in `handlers`. `budget`
-    limits the requests of all writers to the cluster."""
+    """Writes all statuses of one cluster while `run` runs. `handlers` has the handler of each kind's list-watch.
+    `budget` limits the requests of all writers to the cluster."""
 
     def __init__(
         self,
@@ -264,7 +264,7 @@ class StatusEdge:
 
 
 async def _sliced(names: Iterable[str]) -> AsyncIterator[str]:
-    """The names, with a turn of the loop after each slice."""
+    """Yield the sorted names, and give other tasks the event loop after each slice."""
     for place, name in enumerate(sorted(names)):
         if place and place % SLICE == 0:
             await asyncio.sleep(0)

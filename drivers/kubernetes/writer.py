@@ -1,15 +1,15 @@
-"""Writes to an API server: a queue with one entry per object, and the answers to everything that can go wrong.
+"""Writes to an API server: a queue with one entry per object, and the handling of every failure.
 
-An entry is a name and no body. Its request is planned when its turn comes, from the folds and the object as last seen.
-So an object has at most one pending write, the newest state wins, and a write that is no longer needed is not made.
+An entry has a name but no body. Its request is planned when it is due, from the folds and the object as last seen. So
+an object has at most one pending write, the newest state wins, and a write that is no longer needed is not made.
 
 - Conflict (409), absence (404) or a refusal (422): the object is read again, and the request planned again.
 - No answer, or an error of the server (5xx): the write may have taken effect, so the object is read before the next.
-- Too many requests (429), or no server: all requests wait, with backoff and jitter, and as long as the server asks.
-- Each object has a budget of attempts. Without success it waits for its next change, or for a slow retry.
+- Too many requests (429), or no server: all requests wait for a backoff with jitter, or longer if the server asks.
+- Each object has a budget of attempts. After the last one, the object waits for its next change or for a slow retry.
 
-A client library that repeats a request after a time-out doubles the load of a server that is slow already. Here each
-request after a failure is a read, which changes nothing, and the pause grows with the failures.
+A client library that repeats a request after a timeout doubles the load of a server that is slow already. Here a read,
+which changes nothing, follows a write of unknown outcome, and the pause grows with the failures.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ RETRY_S_MAX = 30.0
 ATTEMPTS = 6
 """Consecutive failed writes of an object after which its next attempt waits for SLOW_RETRY_S."""
 SLOW_RETRY_S = 300.0
-"""The wait of an object whose attempts are used up, or whose write the server refuses, with jitter."""
+"""Wait, with jitter, of an object without remaining attempts, or after the server has refused its write."""
 URGENT_S = 3_600.0
-"""An urgent object goes before those that are overdue by less: at the limit of requests, the others may wait long."""
+"""An urgent object is served before objects that are overdue by less; at the request limit, these may wait long."""
 CONCURRENT = 4
-"""Requests at the same time; each of them holds a seat of the server's priority level."""
+"""Maximum concurrent requests; each request occupies a seat of the server's priority level."""
 POSITION_REFUSED = "logPosition must not go back"
 """The message of the CEL rule by which the server refuses an older status."""
 _INVALID = 422
 _UNAVAILABLE = 503
 _STALE_MAX = 64
-"""Outdated entries of the queue beyond which it is rebuilt."""
+"""The queue is rebuilt when its outdated entries outnumber its other entries by more than this number."""
 _LOGGED = frozenset((1, 10, 100, 1_000))
 
 _custom = msgspec.json.Decoder(Custom)
@@ -69,10 +69,10 @@ Plan: TypeAlias = Request | Wait | None
 
 
 class Target(Protocol):
-    """The objects of one kind: what to write, and what was seen. The methods return at once."""
+    """Plans the writes of the objects of one kind, and records the observed objects. Its methods return immediately."""
 
     def plan(self, name: str) -> Plan:
-        """The next write of an object, or None if it is as it should be."""
+        """The next write of an object; None if no write is needed."""
         ...
 
     def path(self, name: str) -> str:
@@ -89,7 +89,7 @@ class WriteCounts:
     """Counts since the start."""
 
     writes: int = 0
-    """Confirmed writes, by an answer."""
+    """Writes that the server confirmed."""
     reads: int = 0
     conflicts: int = 0
     unknown: int = 0
@@ -131,8 +131,8 @@ class Writer:
         return len(self._due_s)
 
     def mark(self, target: Target, name: str, *, is_urgent: bool = False) -> None:
-        """Serve an object now, before others if it is urgent. An object whose last attempts failed keeps its pause;
-        one without attempts left gets new ones."""
+        """Serve an object now, before others if it is urgent. An object whose last attempts failed keeps its pause.
+        An object without remaining attempts gets new ones."""
         key = (target, name)
         failed = self._failed.get(key, 0)
         if failed >= ATTEMPTS:
@@ -183,7 +183,7 @@ class Writer:
                 continue
 
     def _first_due_s(self) -> float | None:
-        """When the first object is due that nobody serves; it becomes the first entry."""
+        """The due time of the first valid entry. Drops outdated entries and those of objects in service before it."""
         while self._order:
             due_s, _, key = self._order[0]
             if key not in self._busy and self._due_s.get(key) == due_s:
@@ -288,7 +288,7 @@ class Writer:
         self._put(key, pause_s, is_pause=True)
 
     def _block(self, error: ApiError) -> None:
-        """Let all requests wait: the server has no capacity for them, or is not there."""
+        """Delay all requests: the server is overloaded or unreachable."""
         ceiling_s = backoff_ceiling(self._server_failed, RETRY_S, RETRY_S_MAX)
         pause_s = max(self._rng.uniform(0.0, ceiling_s), error.retry_after_s or 0.0)
         self._server_failed += 1

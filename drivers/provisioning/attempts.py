@@ -1,6 +1,6 @@
 """An attempt at a step of a DPU, as its executor sees it, and the protocol of executors.
 
-An executor does the steps that name it in the table of steps: on the device, on its node, or in its cluster.
+An executor executes the steps that the table of steps assigns to it: on the device, on its node, or in its cluster.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class CallTiming(NamedTuple):
 
 
 class AttemptSuperseded(Exception):
-    """The log names another attempt by now: this attempt must not act or append any more."""
+    """The log names another attempt now: this attempt must no longer act or append."""
 
 
 class Attempt(NamedTuple):
@@ -87,11 +87,11 @@ async def _call_slot(places: asyncio.Semaphore, prompt_s: float) -> AsyncIterato
 
 
 class Executor(Protocol):
-    """Does steps. A step may be done twice, and an attempt may end at any call: each begins with a look at what an
-    earlier one has left."""
+    """Executes steps. A step may be executed twice, and an attempt may end at any call. Each attempt therefore first
+    reads the state that an earlier attempt has left."""
 
     async def run(self, attempt: Attempt) -> Mapping[str, str]:
-        """Do the step of this attempt, with every call through `attempt.call`. Returns the facts learned.
+        """Execute the step of this attempt, with every call through `attempt.call`. Returns the facts learned.
 
         Raises AttemptSuperseded, and the errors of drivers.backends.bmc, which stand for the kinds of failures.
         """

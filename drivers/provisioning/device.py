@@ -22,13 +22,13 @@ _IMAGE_SHOWN = 253
 """Maximum characters of an image's name in a message: long enough for the end, where names often differ."""
 
 TOKENS_PER_MS = 1 << 20
-"""More than the attempts at one DPU that can start within a millisecond of the log."""
+"""Tokens per millisecond of log time: more than the attempts at one DPU that can start within a millisecond."""
 
 
 def token_of(dpu: Dpu) -> int:
     """The fencing token of the running attempt: the log time of its start, and its number.
 
-    A device outlives its registration. It may be deleted and registered in a zone of another partition with lower
+    A device outlives its registration. Its DPU may be deleted, and registered in a zone of another partition with lower
     offsets, and a restored log counts attempts again from its cut. With the number alone, a device that had seen higher
     numbers would refuse all later attempts.
     """
@@ -36,7 +36,7 @@ def token_of(dpu: Dpu) -> int:
 
 
 class DeviceExecutor:
-    """Does steps as tasks of the device, which `connect` reaches through its BMC."""
+    """Executes steps as tasks of the device; `connect` returns the BMC at an address."""
 
     def __init__(self, connect: Connect) -> None:
         self._connect = connect
@@ -117,7 +117,7 @@ def _check_facts(facts: Mapping[str, str]) -> None:
 
 
 def _is_rebooted(dpu: Dpu, device: Reading) -> bool:
-    """Whether the required reboot has happened already: an earlier attempt may have done it without a report."""
+    """Whether the required reboot has happened already: an earlier attempt may have rebooted without a report."""
     before = dpu.facts.get("boot_id", "")
     return dpu.phase == REBOOTING and before != "" and device.boot_id not in ("", before)
 

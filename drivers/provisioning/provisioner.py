@@ -80,7 +80,7 @@ class Provisioner:
     """Provisions the DPUs of every partition of topic zones until `run` is cancelled.
 
     `under_way` counts the DPUs with an attempt in this process. `ended` counts attempts by phase and result: done,
-    given up (superseded by another attempt), lost (the actor's beacon is missing), or the kind of the failure.
+    abandoned (superseded by another attempt), lost (the actor's beacon is missing), or the kind of the failure.
     """
 
     def __init__(

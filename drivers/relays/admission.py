@@ -5,9 +5,9 @@ time out and are repeated (Istio had such reconnect storms for minutes). The rel
 rate, and gives each refused agent a time of its own: the next free place in the queue, with jitter.
 
 Every identity (a DPU's certificate, or else an address) has a share of that rate. Without shares, ten connections that
-retried at once, whatever time they were given, kept another DPU out for 45 s: they took every free place, and each of
-their refusals extended the queue. A request beyond the share of its identity takes no place, and an identity that was
-given a time keeps this place and gets no second one. A DPU that returns at its time finds capacity reserved for it,
+ignored their retry times kept another DPU out for 45 s: they took every free place, and each of their refusals extended
+the queue. A request beyond the share of its identity takes no place, and an identity with a retry time keeps the place
+of that time and gets no second one. A DPU that returns at its time finds capacity reserved for it,
 since times are given at the admitted rate.
 """
 
@@ -19,11 +19,11 @@ from collections.abc import Callable
 
 ADVICE_S_MAX = 30.0
 DPU_AT_ONCE, DPU_EVERY_S = 5.0, 2.0
-"""The burst of links of one DPU, and the interval of further ones in seconds: it needs one, and may lose a few."""
+"""The burst of links of one DPU, and the seconds per further link: a DPU needs one link, and may lose a few."""
 SHARED_IDENTITY_SHARE = 0.5
 """Share of the rate for an identity of many DPUs: an address without TLS, a simulator."""
 IDENTITIES_MAX = 20_000
-"""Identities in memory; the least recently seen is dropped first."""
+"""Maximum identities in memory; the least recently seen is dropped first."""
 
 
 class _Identity:

@@ -22,7 +22,7 @@ from eventstore.backoff import backoff_ceiling
 from projections.rules.device_table import RefusalCode
 
 WINDOW = 2
-"""Most frames in flight to a DPU: one that it applies, and the next. Further ones would be outdated on arrival."""
+"""Maximum frames in flight to a DPU: the one that it applies, and the next. A third would be outdated on arrival."""
 
 BACKOFF_FIRST_S = 1.0
 BACKOFF_LAST_S = 60.0
@@ -98,7 +98,7 @@ def after_wait(state: DeliveryState, until: float) -> DeliveryState:
 
 
 def after_ack(state: DeliveryState, status: TableStatus, epoch: int, known: bytes | None) -> DeliveryState:
-    """The state after an answer of the DPU. `epoch` is the relay's; `known` as in `arrived`."""
+    """The state after an answer of the DPU. `epoch` is the relay's epoch; `known` is defined as in `arrived`."""
     if status.epoch != epoch:
         return _holds(state, status)
     in_flight = tuple([version for version in state.in_flight if version > status.applied])
@@ -119,8 +119,8 @@ def after_ack(state: DeliveryState, status: TableStatus, epoch: int, known: byte
 def after_heartbeat(
     state: DeliveryState, status: TableStatus, epoch: int, known: bytes | None, *, lost_before: float
 ) -> DeliveryState:
-    """The state after a heartbeat: as after an ack. In addition, a frame sent before `lost_before` and not received is
-    lost. A received version of another epoch does not count as received.
+    """The state after a heartbeat, which is handled like an ack. In addition, frames are lost if the last one was sent
+    before `lost_before` and the DPU has not received the first. A received version of another epoch does not count.
     """
     after = after_ack(state, status, epoch, known)
     if not after.in_flight or after.sent_at >= lost_before:

@@ -1,8 +1,9 @@
 """The DPUs of a link that can be served, and their delivery states.
 
-DPUs are named by a Hello, and may be named again by a later one. A DPU that the log does not know, or with a table from
-a later log generation, is told when to retry. A DPU that another link served is taken over from it. Its reported table
-is compared with its previous one and with the log: a DPU whose table is older, or newer than the log, is reported.
+A Hello names DPUs, and a later Hello may name them again. A DPU that is not registered in the log, or that has a table
+from a later log generation, is told when to retry. A DPU that another link served is taken over from that link. The
+table in a Hello is compared with the DPU's previous table and with the log: a DPU whose table is older than before, or
+newer than the log, is reported.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ class LinkMembership:
         }
 
     def _add(self, dpus: int, statuses: Sequence[TableStatus], now_ms: int) -> list[Unserved]:
-        """Set the delivery states of these DPUs by their Hello. DPUs with a table of a later log generation are
+        """Set the delivery states of these DPUs from their Hello. DPUs with a table of a later log generation are
         unserved.
         """
         target, unserved, left = self._zone.target, [], dpus
@@ -138,7 +139,7 @@ class LinkMembership:
         return unserved
 
     def _report(self, dpus: int, has: TableStatus | DeliveryState, now_ms: int) -> None:
-        """Report the tables of these DPUs if their digest is the log's for that version."""
+        """Report the tables of these DPUs if their digest equals the digest of that version in the log."""
         if has.epoch == self._zone.target.epoch and has.digest == self._zone.digest(has.applied):
             levels = (has.received, has.applied, has.in_hardware)
             self._zone.report_levels(levels, self.numbering.bitmap_of(dpus), now_ms)

@@ -13,7 +13,7 @@ from pyroaring import BitMap
 from drivers.wire.protocol import MAX_LINK_DPUS, ProtocolError, all_dpus, numbers_of, union
 
 GROUPS_MAX = 64
-"""Cached sets of DPUs with their ordinals."""
+"""Maximum cached sets of DPUs with their ordinals."""
 
 _NONE = -1
 

@@ -115,7 +115,7 @@ class Relay:
     async def serve(self, link: Link, only: str = "") -> None:
         """Serve one link until it ends. An error of the peer affects its own link only.
 
-        With `only`, the link may speak for this DPU and for no other: its certificate names it.
+        With `only`, the link may speak for this DPU and for no other: the certificate of the link names this DPU.
         """
         session: Session | None = None
         try:

@@ -26,10 +26,10 @@ EXCEPTIONS_S = 5.0
 """Interval of reports that contain only refusals or regressions."""
 
 NAMES_MAX = 100
-"""Most DPUs named in one report, to keep the record small. The others are named in the next one."""
+"""Maximum DPUs named in one report, to keep the record small. The next report names the others."""
 
 ENTRIES_MAX = 300
-"""Most pairs of version and level in one report: the newest, since a DPU with a version has had all before it."""
+"""Maximum pairs of version and level in one report: the newest, since a DPU with a version has had all before it."""
 
 SETS_BYTES_MAX = 768 * 1024
 """Maximum bytes of all sets of ordinals in one report. A record may have 1 MiB; the rest is for names and reasons. For
@@ -75,7 +75,7 @@ class ReportBuffer:
 
     def take(self, now: float) -> ReportBuffer:
         """Take the content of the next report. Names beyond the limit stay. Older versions are dropped: a DPU with none
-        of the reported ones is behind in any case.
+        of the reported versions is behind in any case.
         """
         taken = ReportBuffer()
         taken.reached = {key: self.reached[key] for key in reversed(list(self._newest()))}

@@ -28,7 +28,7 @@ S = TypeVar("S")
 logger = logging.getLogger(__name__)
 
 VERSIONS_MAX = 1_024
-"""Versions of a zone in memory, for the digests of DPUs' tables and for latencies."""
+"""Maximum versions of a zone in memory, for the digests of DPUs' tables and for latencies."""
 
 SNAPSHOTS_AT_ONCE = 3.0
 SNAPSHOT_EVERY_S = 60.0
@@ -90,11 +90,11 @@ class ServedZone(Generic[S]):
         self.sessions: dict[S, None] = {}
         """The sessions in order of arrival. The order of a set differs from run to run."""
         self.links: dict[str, tuple[DpuLink, int]] = {}
-        """By connected DPU: its link, and its number on that link."""
+        """The link of each connected DPU, and the DPU's number on that link."""
         self.last_reported: dict[str, tuple[int, int]] = {}
-        """By disconnected DPU: its last reported (epoch, version)."""
+        """The last reported (epoch, version) of each disconnected DPU."""
         self.ahead_of_log: dict[str, tuple[int, int]] = {}
-        """By DPU with a table newer than the restored log: its (epoch, version)."""
+        """The (epoch, version) of each DPU with a table newer than the restored log."""
         self._source = source
         self._latency = latency
         self._versions: dict[int, CurrentTable] = {}

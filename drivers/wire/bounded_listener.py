@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 BACKLOG = 4096
 ACCEPTS_AT_ONCE = 64
-"""Connections accepted in one iteration of the loop."""
+"""Maximum connections accepted in one iteration of the loop."""
 PAUSE_S = 1.0
 """Pause of a listener that found no free file descriptor."""
 _NO_FILES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -40,13 +40,13 @@ class ConnectionLimits(NamedTuple):
     """Limits of one listener."""
 
     most: int = 10_000
-    """Connections open at once."""
+    """Maximum open connections."""
     per_address: int = 2_500
-    """Connections of one IPv4 address, or of one IPv6 network of 64 bits, open at once."""
+    """Maximum open connections of one IPv4 address, or of one IPv6 network of 64 bits."""
     handshake_s: float = 10.0
     """Longest TLS handshake."""
     stalled_s: float = 60.0
-    """Longest time in which a peer takes no sent bytes."""
+    """Longest time in which a peer may take no sent bytes."""
 
 
 def peer_of(address: tuple[Any, ...]) -> str:
@@ -208,7 +208,7 @@ class _ConnectionSlot:
 
 
 class _CountedConnection(asyncio.Protocol):
-    """The protocol of a connection, with calls passed on; the end of the connection releases its slot."""
+    """Passes all calls on to the protocol of a connection, and releases the connection's slot at its end."""
 
     __slots__ = ("_inner", "_slot")
 

@@ -19,7 +19,7 @@ VERSION = 1
 """Version of this protocol; an agent with another one is refused."""
 
 MAX_LINK_DPUS = 10_000
-"""Most DPUs of one link."""
+"""Maximum DPUs of one link."""
 
 MAX_UP_BYTES = 2 * 1024 * 1024
 """Largest message to a relay: a Hello of MAX_LINK_DPUS long names."""
@@ -28,10 +28,10 @@ MAX_DOWN_BYTES = 64 * 1024 * 1024
 """Largest message to an agent: a snapshot of three million IPv6 prefixes."""
 
 MAX_PARTS = 256
-"""Most TableStatuses, and most refusals, of one message; more of them need several messages."""
+"""Maximum TableStatuses, and maximum refusals, of one message; more of them need several messages."""
 
 MAX_REASON = 200
-"""Characters of a reason; the rest is cut off."""
+"""Maximum characters of a reason; the rest is cut off."""
 
 MAX_VERSION = (1 << 63) - 1
 """Largest epoch and version: the limit of the log."""
@@ -78,7 +78,7 @@ def union(masks: Iterable[int]) -> int:
 
 
 def numbers_of(mask: int) -> list[int]:
-    """The ordinals of the DPUs in a bitset, ascending."""
+    """The numbers of the DPUs in a set, ascending."""
     numbers = []
     while mask:
         lowest = mask & -mask

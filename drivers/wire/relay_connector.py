@@ -1,8 +1,8 @@
 """Connection and reconnection to a relay, for the agent of a DPU and for a simulated zone.
 
-Several relays are tried in turn. The backoff doubles up to a limit and is drawn evenly from zero to this value (full
-jitter), unless a relay gave a time to return: a thousand agents that lost their relay at one instant must not reconnect
-at one instant.
+Several relays are tried in turn. The limit of the backoff doubles up to a maximum, and the backoff is drawn evenly from
+zero to this limit (full jitter): a thousand agents that lost their relay at one instant must not reconnect at one
+instant. If a relay gave a time to return, the agent waits for that time instead.
 """
 
 from __future__ import annotations

@@ -46,10 +46,10 @@ AGENT_BACKLOG_BYTES_MAX = 4 * MAX_UP_BYTES
 MASK_BYTES = 4
 MASKS_AT_ONCE = 256
 PINGS_MAX = 100
-"""Most pings and pongs between two messages: they are not counted as messages. No WebSocket library sends so many."""
+"""Maximum pings and pongs between two messages, since they do not count as messages. No library sends this many."""
 
 Serve = Callable[[Link, str], Awaitable[None]]
-"""Serves a link that may speak for the given DPU only; for any DPU if it is empty."""
+"""Serves a link that may speak for the given DPU only; for any DPU if the name is empty."""
 
 
 class Admit(Protocol):
