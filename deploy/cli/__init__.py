@@ -1,8 +1,8 @@
 """The command line: `dpuplane`.
 
 Subcommands are imported when they are used, so that `dpuplane --help` and each `nodes show` of a script do not import a
-Kafka client. Exit status: 0 done (also waiting and held, which the output shows), 1 refused (also a name that the plane
-does not have), 2 wrong usage, 3 unknown (the outcome of a command) or unreachable. Only 3 may be repeated.
+Kafka client. Exit status: 0 done, waiting or held (the output shows which); 1 refused, or an unknown name; 2 wrong
+usage; 3 unknown (the outcome of a command) or unreachable. A script may repeat a command only after status 3.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class LazyGroup(click.Group):
 
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""Errors of a file that accepts no more bytes."""
+"""Errors of a write to a file that has no space left, or has reached its maximum size."""
 
 
 @contextmanager
@@ -163,15 +163,15 @@ def cli() -> None:
 
 
 def _with_streams() -> None:
-    """The parent process may have closed stdout or stderr (`>&-`). Open /dev/null in their place, so that writes
-    succeed, and no other file, such as one of the log, gets their numbers."""
+    """Open /dev/null in place of a stdout or stderr that the parent process has closed (`>&-`). Writes then succeed,
+    and no other file, such as a file of the log, gets the descriptor of stdout or stderr."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
 
 
 def main() -> None:
-    """The console script."""
+    """Entry point of the console script."""
     _with_streams()
     # gRPC reads it when it is imported; its own lines report each failed handshake of any peer.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")

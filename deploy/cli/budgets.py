@@ -14,7 +14,7 @@ from schemas.api import dpuplane_pb2 as pb
 
 
 def _is_unlimited(budget: pb.Budget) -> bool:
-    """Whether the budget holds nothing; its count then has no meaning."""
+    """Whether the budget has no limit and never holds a change. Its minimum count of addresses then has no effect."""
     return budget.permille >= UNLIMITED_PERMILLE
 
 

@@ -19,7 +19,7 @@ from projections.fleet.withdrawals.principals import PLANE, PRINCIPAL_ROLES, Pri
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _MAX_BYTES = 1 << 20
-"""Maximum size of a certificate file: a device file has no end, and would be read for ever."""
+"""Maximum size of a certificate file in bytes. Without it, reading a device file such as /dev/zero would never end."""
 _LABEL = r"[A-Za-z0-9_][A-Za-z0-9_-]{0,62}"
 _HOST_NAME = re.compile(rf"(\*\.)?{_LABEL}(\.{_LABEL})*")
 
@@ -182,7 +182,7 @@ def revoke(certificates: tuple[str, ...], listed: Path) -> None:
 
 
 def _revoked(text: str) -> tuple[int, str]:
-    """The serial number of a certificate file or of a given number, and its principal."""
+    """The serial number of a certificate, given as a file or as that number, and a description of the certificate."""
     from commands.rpc.authentication import load_certificate, uri_names
     from deploy.tls.revocations import parse_serial
 

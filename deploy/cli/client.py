@@ -1,7 +1,8 @@
 """The client of the plane's API: each call goes to the first server that responds.
 
-The client makes the id of a command, not the server. If a server does not respond, the client sends the same command
-under the same id to the next one. It takes effect at most once, whatever the outcome of the first call was.
+The client, not the server, creates the id of a command. If a server does not respond, the client sends the same
+command under the same id to the next server. The command takes effect at most once, whatever the outcome of the first
+call was.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class Client:
         self._min_position = min_position
         self._seen: list[str] = []
         self.as_of = ""
-        """The point of the past that queries are answered as of; empty for the present."""
+        """The position or time in the past for which servers answer queries; empty for the present."""
         self.sent_command_ids: dict[str, None] = {}
         """Ids of the commands that were sent and may have taken effect."""
         self._command_id = command_id
@@ -102,11 +103,11 @@ class Client:
 
     @property
     def command_id(self) -> str:
-        """The given id; empty if there is none, and thus no id to repeat the command under."""
+        """The given id. Empty if none was given: the command then cannot be repeated under its id."""
         return self._command_id
 
     def next_command_id(self) -> str:
-        """The given id, then ids derived from it, so that a repeated command of several parts repeats each of them."""
+        """The given id, then ids derived from it, so that a command of several parts can be repeated under one id."""
         if not self._command_id:
             return uuid7(self._now_ms(), self._rng)
         number, self._made = self._made, self._made + 1
@@ -183,11 +184,11 @@ class Client:
         return stream
 
     def error_of(self, error: grpc.RpcError) -> NotFoundError | Refused | Unreachable:
-        """The error of a stream in the words of the command line."""
+        """The exception of the command line for the error of a stream."""
         return self._failure(failure(error, self.server))
 
     def advance_min_position(self) -> None:
-        """Require later responses to be at least as new as all so far, from any server."""
+        """Require every later response, from any server, to be at least as new as all responses so far."""
         self._min_position = merged_position([self._min_position, *self._seen])
         self._seen.clear()
 
@@ -231,7 +232,7 @@ class Client:
         raise self._failure(last, command_id=getattr(request, "command_id", ""))
 
     def _failure(self, found: CallFailed, command_id: str = "") -> NotFoundError | Refused | Unreachable:
-        """The error of a call in the words of the command line."""
+        """The exception of the command line for a failed call."""
         match found:
             case NotFound():
                 return NotFoundError(found.details, found.reason)

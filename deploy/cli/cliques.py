@@ -28,11 +28,11 @@ _NODE = click.argument("node", type=NODE)
 _NODES = click.argument("nodes", type=NODE, nargs=-1, required=True, metavar="NODE...")
 _UID = click.option("--uid", default="", help="Uid of the claiming pod (its incarnation).")
 _MAX_CHARACTERS = 8 << 20
-"""Maximum size of a hosts file. A device file has no end, and would be read for ever."""
+"""Maximum size of a hosts file in characters. Without it, reading a device file such as /dev/zero would never end."""
 
 
 def _whole(_context: click.Context, _option: click.Parameter, file: TextIO | None) -> str | None:
-    """The content of a file, read once: with `--watch` it is used again and again."""
+    """The content of a file. It is read only once, because `--watch` uses it repeatedly."""
     if file is None:
         return None
     try:
@@ -181,20 +181,20 @@ def claim(
 
 
 def _require_one_node(nodes: Sequence[str], options: Mapping[str, object]) -> None:
-    """Raises UsageError for an option about one pod together with several nodes."""
+    """Raises UsageError if an option that describes one pod is given with several nodes."""
     given = [option for option, value in options.items() if value]
     if len(nodes) > 1 and given:
         raise click.UsageError(f"{given[0]} describes the pod of one node: claim or release that node by itself")
 
 
 def _parts(nodes: Sequence[str]) -> list[list[str]]:
-    """The nodes of each record, each node once."""
+    """The nodes of each request: each node once, at most MAX_ITEMS per request."""
     unique = list(dict.fromkeys(nodes))
     return [unique[start : start + MAX_ITEMS] for start in range(0, len(unique), MAX_ITEMS)]
 
 
 def _unknown(client: Client, nodes: Sequence[str]) -> list[str]:
-    """The nodes that no zone has. An error of this query tells nothing about the claims."""
+    """The nodes that no zone has. Empty if the query fails, because its failure does not affect the claims."""
     located: set[str] = set()
     try:
         for names in _parts(nodes):

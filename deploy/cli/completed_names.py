@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 DEADLINE_S = 1.0
 PAGES_MAX = 5
 PAGE = 1_000
-"""A plane may have a million nodes; only the first 5,000 names are completed."""
+"""Names per page. A plane may have a million nodes; only the first PAGES_MAX pages (5,000 names) are completed."""
 
 NameSource = Callable[["Client", Mapping[str, Any]], Iterable[str]]
 
@@ -44,7 +44,7 @@ class CompletedName(click.ParamType[str]):
 
 
 def _asked(ask: NameSource, given: Mapping[str, Any]) -> list[str]:
-    """The names that the plane returns in time, queried with the connection options of the line."""
+    """Names from the plane, queried with the connection options of the line. Empty if the query is late or fails."""
     from deploy.cli.errors import NotFoundError, Refused, Unreachable
     from deploy.cli.options import make_client
 

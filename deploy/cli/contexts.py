@@ -24,7 +24,7 @@ _TLS = ("tls_cert", "tls_key", "tls_ca")
 
 
 class Context(NamedTuple):
-    """One plane; an empty field is not given. Paths are absolute, or relative to the folder of the file."""
+    """A named plane. The file omits empty fields. Paths are absolute, or relative to the folder of the file."""
 
     server: str = ""
     principal: str = ""
@@ -127,14 +127,14 @@ def checked(name: str, fields: Mapping[Any, Any]) -> Context:
 
 
 def option_defaults(context: Context, folder: Path) -> dict[str, Any]:
-    """The context as defaults of the options of a command, by parameter."""
+    """Defaults for the options of a command from a context, by name of the parameter."""
     paths = {name: str(folder / value) for name in _TLS if (value := getattr(context, name))}
     texts = {"servers": context.server, "principal": context.principal}
     return {**{name: value for name, value in texts.items() if value}, **paths}
 
 
 def use_context(command: click.Context, _option: click.Parameter, given: str | None) -> str | None:
-    """Callback of `--context`: its fields become defaults of the options, below flags and variables."""
+    """Callback of `--context`: the fields of the context become defaults, which flags and variables override."""
     file = contexts_file()
     try:
         contexts = load_contexts(file)

@@ -25,11 +25,11 @@ from schemas.api.enums import LIFECYCLE_VERBS
 F = TypeVar("F", bound=Callable[..., Any])
 
 _SHOWN = 20
-"""How many DPUs are listed before the question; the others are counted."""
+"""Maximum number of DPUs that are listed before the confirmation; the others are counted."""
 
 
 class Selection(NamedTuple):
-    """The given names, or the given selection."""
+    """DPUs given by name, or the options that select DPUs."""
 
     names: tuple[str, ...]
     zone: str

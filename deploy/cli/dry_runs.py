@@ -14,7 +14,7 @@ from schemas.api import dpuplane_pb2 as pb
 from schemas.api.enums import outcome_name
 
 _SHOWN = 20
-"""How many zones or prefixes of one line the table lists."""
+"""Maximum number of zones or prefixes that one line of the table lists."""
 
 dry_run_option = click.option(
     "--dry-run",

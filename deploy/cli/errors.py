@@ -31,11 +31,11 @@ LIST_COMMANDS = {
     Reason.CLIQUE_NOT_FOUND: "cliques list",
     Reason.HOLD_NOT_FOUND: "holds list",
 }
-"""The command that lists the existing names, by the code of an error about a name that is none of them."""
+"""The command that lists the existing names, by the reason code of an error about an unknown name."""
 
 
 class NotFoundError(click.ClickException):
-    """The plane has nothing by this name. A command about it would be refused with the same exit status."""
+    """The plane has no object with this name. A command about an unknown name is refused with the same exit status."""
 
     exit_code = REFUSED
 
@@ -59,7 +59,7 @@ class StillFoldingError(Unreachable):
 
 
 SENT_COMMAND_IDS = "deploy.cli.sent_command_ids"
-"""Key of the click context that holds the ids of the sent commands, for errors that hide their results."""
+"""Key in the click context for the ids of the sent commands, for errors that hide the results of the commands."""
 
 _IDS_SHOWN = 5
 

@@ -172,7 +172,7 @@ def export(
 
 
 class _Export(NamedTuple):
-    """What to write to which file."""
+    """An export: the log, the selected events, and the file."""
 
     opening: AbstractAsyncContextManager[EventLog]
     wanted: EventFilter
@@ -207,7 +207,7 @@ def _print(
     follow: bool,
     last: int | None = None,
 ) -> None:
-    """Print the selected events; with `last`, only that many of the last events of the log, and then new ones."""
+    """Print the selected events. With `last`, print only that many of the last events of the log, then new events."""
 
     async def show() -> None:
         async with opening as log:
@@ -224,7 +224,7 @@ def _print(
 
 
 async def _while_read(showing: Coroutine[Any, Any, None]) -> None:
-    """Print until the end, or until stdout has no reader: the next event may come much later."""
+    """Print until the end, or until stdout has no reader. Writes fail only at the next event, perhaps much later."""
 
     async def look() -> None:
         while True:
@@ -269,7 +269,7 @@ async def _write_lines(found: AsyncGenerator[Batch, None], wanted: EventFilter, 
 
 
 def _spelled(line: dict[str, object], output: str, *, is_first: bool, is_endless: bool) -> str:
-    """An event as a line, a document, or an item of one list."""
+    """The text of an event: a line of JSON, a YAML document, or an item of one list."""
     if output == "yaml":
         value = line if is_endless else [line]
         return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, explicit_start=is_endless)

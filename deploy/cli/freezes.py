@@ -18,7 +18,7 @@ _ALL = click.option("--all", "all_zones", is_flag=True, help="Every zone, includ
 
 
 def _check_one(zone: str | None, all_zones: bool) -> str:
-    """The zone, empty for all zones. Raises UsageError unless exactly one of the two is given."""
+    """The zone, empty for all zones. Raises UsageError unless either a zone or --all is given."""
     if (zone is not None) == all_zones:
         raise click.UsageError("give a zone, or --all for every zone" + (", and not both" if all_zones else ""))
     return zone or ""

@@ -1,8 +1,8 @@
 """The HEALTHCHECK of an image: whether the processes of the plane in this container, or on this machine, are ready.
 
 It finds each `dpuplane serve` of this user in /proc and requests its /readyz. The address comes from the process's own
-flags, environment and file. The request uses TLS if the process has certificates; the probe itself needs none. With an
-argument, only the process with that id is checked.
+flags, environment and file. The request uses TLS if the process has certificates; the probe itself needs no
+certificate. With an argument, only the process with that id is checked.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def serving_processes(proc: Path = Path("/proc")) -> list[int]:
 
 
 def serve_arguments(pid: int, proc: Path = Path("/proc")) -> list[str] | None:
-    """The arguments after `dpuplane serve`; None for any other process, an ended one, and one of another user."""
+    """The arguments after `dpuplane serve`. None if the process does not run it, has ended, or is of another user."""
     try:
         if (proc / str(pid)).stat().st_uid != os.getuid():
             return None

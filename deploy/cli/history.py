@@ -50,7 +50,8 @@ def history_command(*, client: Client, output: str, log_source: LogSource | None
 
 
 def _in_zone(happened: list[Happening], subject: str, zone: str) -> list[Happening]:
-    """The events of the DPU of a zone. Without a zone all events, and a note if several DPUs have this name."""
+    """The events of the DPU with this name in the zone. Without a zone, all events are returned, and a note is
+    printed if several zones had a DPU with this name."""
     homes = homes_of_dpu(happened, subject)
     if zone and zone not in homes:
         raise NotFoundError(f"subject: {quoted(subject)} was never a DPU of zone {quoted(zone)}")

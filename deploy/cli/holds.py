@@ -78,12 +78,12 @@ _TABLE = Table(
         Column("reason", lambda hold: hold.reason),
     ),
 )
-"""The columns that an approver needs. A hold that needs new approvals may differ from the earlier one in its zones
-only."""
+"""The columns that an approver needs. A changed hold needs new approvals, and may differ from the earlier one only in
+its zones."""
 
 
 def of_the_command(found: Iterable[pb.Hold], command_id: str) -> list[pb.Hold]:
-    """The holds of a command, or of a part of it."""
+    """The holds with the id of this command, or of a part of this command."""
     return [hold for hold in found if is_part_of(hold.command_id, command_id)]
 
 
@@ -127,7 +127,7 @@ def _print_hold(found: pb.Hold, nodes: Sequence[pb.HoldNode]) -> None:
 
 
 def _chosen(function: Callable[..., None]) -> Callable[..., None]:
-    """The options that choose one hold, the holds of a command, or all holds."""
+    """Add the parameters that choose one hold, the holds of a command, or all holds."""
     function = click.option("--all", "all_holds", is_flag=True, help="Every open hold.")(function)
     function = click.option(
         "--command",

@@ -17,7 +17,7 @@ _PAGE = 1_000
 
 
 class ExistingState(NamedTuple):
-    """The plane before an import: its nodes by name, the held ones, and the hash of each hold of nodes."""
+    """The plane before an import: nodes by name, names of held nodes, and the hash of each hold of nodes."""
 
     nodes: dict[str, ExistingNode]
     held: set[str]
@@ -25,7 +25,7 @@ class ExistingState(NamedTuple):
 
 
 def read_existing(client: Client) -> ExistingState:
-    """All nodes of the plane. For a node that is briefly in two zones, the newest incarnation."""
+    """All nodes of the plane. A node that is briefly in two zones is returned once, with its newest incarnation."""
     existing = ExistingState({}, set(), {hold.hold: hold.hash for hold in _holds(client)})
     newest: dict[str, tuple[int, str]] = {}
     labels: dict[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]] = {}
@@ -47,10 +47,11 @@ def read_existing(client: Client) -> ExistingState:
 def held_by_import(
     client: Client, names: Collection[str], existing: ExistingState, position: str
 ) -> tuple[int, list[int]]:
-    """The number of nodes kept in their earlier state by holds of this import, as of a position; and these holds.
+    """The number of nodes that holds of this import keep in their earlier state, and the numbers of these holds.
 
-    A hold of new nodes has no command: it belongs to this import if it changed during the import. The nodes are read
-    again only in this case, because to read a large plane takes longer than to import it.
+    The responses are at least as new as `position`. A hold of new nodes has no command id: it belongs to this import if
+    it changed during the import. Only then are the nodes read again, because reading a large plane takes longer than
+    the import.
     """
     client.raise_min_position(position)
     own = [hold for hold in _holds(client) if hold.command_id in client.sent_command_ids]

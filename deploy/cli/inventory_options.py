@@ -66,7 +66,7 @@ _OPTIONS = (
 
 
 def inventory_options(function: F) -> F:
-    """Gives a command `reading`, a function of a clique size that returns the ImportOptions."""
+    """Pass `reading` to a command: a function that takes the clique size and returns the ImportOptions."""
 
     @functools.wraps(function)
     def run(**given: Any) -> None:
@@ -85,7 +85,7 @@ def read_inventory(
 ) -> InventoryPlan:
     """The plan of a file, given the nodes of the plane.
 
-    Raises Refused, which names the bad rows by line; only the first ones, if there are many.
+    Raises Refused. The message names the bad rows by line, but only the first rows if there are many.
     """
     try:
         with path.open("rb") as stream:

@@ -35,7 +35,7 @@ _CONFIG = click.option(
 
 
 def log_options(function: F) -> F:
-    """Gives a command `log_source`: a LogSource, or None if no flag names one, so that the server is to be asked."""
+    """Pass `log_source` to a command: a LogSource, or None if no option names a log and the server is asked."""
 
     @functools.wraps(function)
     def run(*, config: Path | None, **given: Any) -> None:
@@ -53,7 +53,7 @@ def log_options(function: F) -> F:
 
 
 def _one_engine(context: click.Context, data: Path | None, kafka: str) -> tuple[Path | None, str]:
-    """The folder of the log, or its brokers. Neither of them if a flag names a server and no flag names the log.
+    """The folder or the brokers of the log. Both are empty if a flag names a server and no flag names the log.
 
     Flags override environment and file, so --data overrides DPUPLANE_KAFKA and --kafka overrides DPUPLANE_DATA. Raises
     UsageError if both come from the same place.

@@ -113,8 +113,8 @@ _COMMAND_ID = click.option(
 
 
 def check_zone_of_id(client: Client, zone: str) -> None:
-    """Raises UsageError for an id without the zone: a repeated lookup may find another zone, and the id is bound to
-    one."""
+    """Raises UsageError for a command id without a zone: the id is bound to one zone, and a repeated lookup may find
+    another zone."""
     if client.command_id and not zone:
         raise click.UsageError(
             "--command-id needs --zone here: an id is bound to one zone, and the looked-up zone may change"
@@ -122,7 +122,7 @@ def check_zone_of_id(client: Client, zone: str) -> None:
 
 
 def print_located(zones: Iterable[str]) -> None:
-    """Print the zones that were looked up, once each: a repeat of the command under its id needs them."""
+    """Print every looked-up zone once: a repeat of the command under its id must name its zone."""
     if unique := sorted(set(zones)):
         click.echo(f"looked up: zone {', '.join(unique)}", err=True)
 
@@ -164,7 +164,7 @@ def make_client(
 
 
 def _connection_options(function: F) -> F:
-    """Add the options that say which plane a command calls, and as whom. Refuse text that the API cannot carry."""
+    """Add the options for the plane and the principal of a command. Refuse text that the API cannot encode."""
 
     @functools.wraps(function)
     def run(**given: Any) -> None:
@@ -175,8 +175,8 @@ def _connection_options(function: F) -> F:
 
 
 def _check_utf8(context: click.Context) -> None:
-    """Raises BadParameter for text that is not UTF-8, because protobuf cannot encode it. Python passes such bytes of
-    the command line as surrogates. A path may have them."""
+    """Raises BadParameter for text that is not UTF-8, because protobuf cannot encode it. Python decodes invalid
+    bytes of the command line as surrogates. A path may contain surrogates."""
     for parameter in context.command.params:
         for text in _texts(context.params.get(parameter.name or "")):
             if not is_utf8(text):
@@ -292,8 +292,8 @@ def list_all_pages(
     by: tuple[str, ...] = (),
     limit: int | None = None,
 ) -> M:
-    """All pages of a list as one message, sorted by the fields `by`, or in the order of the server without them. With a
-    limit, only that many items, and a note on stderr if there are more."""
+    """All pages of a list as one message, sorted by the fields `by`; without `by`, in the order of the server. With a
+    limit, the message has at most that many items, and a note is printed to stderr if the server has more."""
     whole = kind()
     items = getattr(whole, field)
     while True:

@@ -18,7 +18,7 @@ from eventstore.as_of import format_time
 from schemas.api.times import to_ms
 
 FORMATS = ("table", "wide", "name", "json", "yaml")
-"""Formats of the list and show commands, as in kubectl. A name is printed as the other commands take it."""
+"""Formats of the list and show commands, as in kubectl. `name` prints names in the form that other commands accept."""
 
 _GOOD = ("ready", "done", "ok", "applied", "in hardware")
 _LOOK = ("waiting", "held", "frozen", "paused", "draining", "look")
@@ -49,7 +49,7 @@ class Output(NamedTuple):
     headers: bool = True
 
     def print_list(self, found: Message | JsonObject, items: Iterable[Any], table: Table) -> None:
-        """Print items: in JSON and YAML the whole value `found`, otherwise a line each."""
+        """Print a list: in JSON and YAML the whole value `found`, otherwise one line per item."""
         if self.format == "name":
             for item in items:
                 click.echo(table.name(item))
@@ -111,7 +111,7 @@ def print_fields(fields: Iterable[tuple[str, object]]) -> None:
 
 
 def wants_color(stream: Any) -> bool:
-    """Whether stdout is a terminal with colours: not a dumb one, and without NO_COLOR (https://no-color.org)."""
+    """Whether the stream is a terminal with colors (TERM is not `dumb`), without NO_COLOR (https://no-color.org)."""
     return bool(stream.isatty()) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
@@ -129,7 +129,7 @@ def heading(text: str) -> str:
 
 
 def check_stdout_reader(wait_s: float = 0.0) -> None:
-    """Raise BrokenPipeError if the reader of stdout has closed it, or closes it within this time. A command that prints
+    """Raise BrokenPipeError if the reader of stdout has closed it, or closes it within `wait_s`. A command that prints
     only changes would otherwise outlive `| head` until the next change."""
     poller = select.poll()
     poller.register(sys.stdout.fileno(), 0)

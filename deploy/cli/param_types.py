@@ -38,7 +38,7 @@ class BoundedInteger(click.ParamType[int]):
 
 
 class FiniteRange(click.FloatRange):
-    """A number in a range, and never `nan`, which no comparison rejects: a wait of nan seconds would never end."""
+    """A number in a range, but not `nan`: click's comparisons accept `nan`, and a wait of nan seconds never ends."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         number = super().convert(value, param, ctx)
@@ -48,8 +48,8 @@ class FiniteRange(click.FloatRange):
 
 
 class Folder(click.Path):
-    """A folder, which may be absent. An empty value is refused: it would be the working folder, if a variable of a
-    script is unset."""
+    """A folder, which may be absent. An empty value is refused: it comes from an unset variable of a script, and would
+    mean the working folder."""
 
     def __init__(self) -> None:
         super().__init__(file_okay=False, path_type=Path)
@@ -93,8 +93,8 @@ def _seconds(value: Any) -> float | None:
 
 
 class Time(click.ParamType[int]):
-    """A time, converted to milliseconds since the epoch. Accepts such a number, ISO 8601 (UTC without an offset), or a
-    duration before now."""
+    """A time, converted to milliseconds since the epoch. Accepts milliseconds since the epoch, ISO 8601 (UTC without an
+    offset), or a duration before now."""
 
     name = "time"
 

@@ -13,7 +13,7 @@ EVERY_S = 0.2
 
 
 class ProgressLine:
-    """One line that is overwritten, with the time that is left. Not printed in a script."""
+    """One line that is overwritten, with the remaining time. It is printed only if stderr is a terminal."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -34,7 +34,7 @@ class ProgressLine:
             click.echo(f"\r\x1b[K{self._what}: {what}", err=True, nl=False)
 
     def show(self, what: str, share: float) -> None:
-        """Show the share that is done, from 0 to 1, and the next task."""
+        """Show the completed share, from 0 to 1, with `what` as its description."""
         if not self._is_due():
             return
         left_s = (self._shown_s - self._began_s) * (1 - share) / share if share > 0 else 0.0

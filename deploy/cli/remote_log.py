@@ -1,7 +1,7 @@
 """The log of a plane, read through its API: for commands without access to the folder or the brokers of the log.
 
-gRPC's blocking library waits in threads here: the command line has no event loop of its own, and its client is used
-for queries too.
+Threads call gRPC's blocking library, because the command line has no event loop of its own, and uses the same client
+for queries.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from schemas.api import dpuplane_pb2 as pb
 from schemas.api.times import to_ms, to_timestamp
 
 RECONNECT_S = 30.0
-"""How long a reader looks for a server after it has lost its stream."""
+"""Maximum time in which a reader looks for a server after it has lost its stream."""
 _SEARCH_PAUSE_S = 0.5
 
 
 class RemoteLog:
-    """The reading half of an EventLog. A reader that loses its stream continues at any server, where it was."""
+    """A read-only EventLog. A reader that loses its stream continues at the same position at any server."""
 
     def __init__(self, client: Client, partition_count: int) -> None:
         self._client = client
@@ -86,7 +86,7 @@ class RemoteLog:
             stream.cancel()
 
     async def close(self) -> None:
-        """The client is closed by the command."""
+        """Does nothing: the command closes the client."""
 
     async def _first(self, wanted: pb.EventRange) -> pb.ReadEventsResponse:
         stream = await asyncio.to_thread(self._client.open_stream, "ReadEvents", pb.ReadEventsRequest(ranges=[wanted]))
@@ -118,7 +118,7 @@ def _range(partition: Partition, **start: int | bool | Timestamp | None) -> pb.E
 
 @asynccontextmanager
 async def open_events(client: Client, log_source: LogSource | None) -> AsyncIterator[EventLog]:
-    """The log that a flag, a variable or a file names, otherwise that of the server."""
+    """The log that a flag, a variable or a file names, otherwise the log of the server, read through the API."""
     if log_source is not None:
         async with open_log_to_read(log_source, rng=random.Random()) as log:
             yield log

@@ -22,7 +22,7 @@ _PRECEDENCE = (
     pb.OUTCOME_UNCHANGED,
     pb.OUTCOME_REFUSED,
 )
-"""The outcome of several commands is the first of these that one of them has: `refused` only if all of them are."""
+"""The outcome of several commands is the first of these that any command has: `refused` only if all are refused."""
 
 
 def finish(answer: pb.CommandResult, output: str) -> None:
@@ -129,8 +129,8 @@ Part: TypeAlias = tuple[Sequence[str], pb.CommandResult]
 
 
 def merged_result(answers: Sequence[Part]) -> pb.CommandResult:
-    """Merge the results of several commands into one. It has the items that the results list, and every other item
-    whose outcome or reason is not that of the merged result."""
+    """Merge the results of several commands into one. The merged result has every item of the results, and an
+    item for every other name whose outcome or reason differs from the merged outcome or reason."""
     if len(answers) == 1:
         return answers[0][1]
     decisive = min((answer for _, answer in answers), key=lambda answer: _PRECEDENCE.index(answer.outcome))

@@ -20,8 +20,8 @@ _HELP = (
 
 
 def fail_option(name: str) -> Callable[[F], F]:
-    """The option with this name. Its value is one list, or None if not given, so that the environment variable
-    applies."""
+    """The option that injects failures, under this name. Its value is one comma-separated text, or None if the option
+    is not given, so that the environment variable applies."""
     return click.option(name, multiple=True, callback=_joined, metavar=FORM, help=_HELP)
 
 

@@ -13,7 +13,7 @@ from deploy.cli.output import Output
 from schemas.api import dpuplane_pb2 as pb
 
 _NAMED = 5
-"""How many zones are named on one line; the others are counted."""
+"""Maximum number of zones that are named on one line; the others are counted."""
 
 
 @click.command()

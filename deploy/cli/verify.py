@@ -128,7 +128,8 @@ def _end(differences: list[str]) -> NoReturn:
 
 
 async def _verify(client: Client, log_source: LogSource | None) -> Verdict:
-    """Devices get some seconds to receive changes while the log grows."""
+    """Fold the log and compare it with the live plane, at most TRIES times while only devices differ: devices need some
+    seconds to receive changes while the log grows."""
     for left in reversed(range(TRIES)):
         live, where = _live(client, log_source)
         async with open_log_to_read(where, rng=random.Random()) as log:

@@ -31,7 +31,7 @@ EVERY_S = 5.0
 
 
 class WaitState(NamedTuple):
-    """The present state: whether the wait is over, the state in a few words, and a command to look further."""
+    """The present state: whether the wait is over, the state in a few words, and a command that shows more."""
 
     enough: bool
     said: str
@@ -197,7 +197,7 @@ def node(*, client: Client, output: str, timeout: float, name: str, wanted: str,
 
 
 def _let_through(found: pb.Node, pages: list[pb.Rules]) -> set[str]:
-    """The addresses with some allowed traffic. Rules are in the order in which they apply."""
+    """The addresses for which the rules allow some traffic. Pages list the rules in the order in which they apply."""
     rules = [(ipaddress.ip_network(rule.prefix), _rule(rule)) for page in pages for rule in page.rules]
     masks = TrafficClasses(rule for _, rule in rules).masks
 
@@ -244,7 +244,7 @@ def clique(*, client: Client, output: str, timeout: float, domain: str, name: st
 def _wait(
     client: Client, look: Callable[[], WaitState], *, what: str, wanted: str, timeout: float, output: str
 ) -> None:
-    """Query until the wait is over, and print the state. Raises Unreachable after the timeout."""
+    """Query until the subject has the wanted state, and print the state. Raises Unreachable after the timeout."""
     until_s = time.monotonic() + timeout
     advances = Advances(client)
     with ProgressLine(what) as progress:

@@ -19,12 +19,12 @@ from deploy.cli.output import check_stdout_reader
 from schemas.api import dpuplane_pb2 as pb
 
 EVERY_S = 1.0
-"""Interval of queries while no server has a stream of positions."""
+"""Interval of queries while no stream of positions is open."""
 _PAUSE_S = 0.2
-"""The shortest time between two queries: a busy plane advances all the time."""
+"""Minimum time between two queries: a busy plane advances all the time."""
 _CLEAR = "\x1b[H\x1b[2J"
 _POSITION = re.compile(r"\s*\"?position\"?: .*?(,|$|\})", re.MULTILINE)
-"""The position changes with every record, even if nothing else in the output does."""
+"""The position in the output. Comparisons omit it, because it changes with every record."""
 
 
 class Advances:

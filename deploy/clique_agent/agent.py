@@ -1,7 +1,8 @@
 """One member of a clique: its claim, its session, the files and the readiness of its daemon.
 
-The daemon starts as soon as its node has an index, and does not wait for peers. A change of a peer's address is
-signalled, at most once per 5 s. The daemon reads its own index at its start only, so a change of that restarts it.
+The daemon starts as soon as its node has an index, and does not wait for peers. The agent signals changes of
+peers' addresses to the daemon, at most once per 5 s. The daemon reads its own index only at its start, so the agent
+restarts the daemon when the index changes.
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ logger = logging.getLogger(__name__)
 
 HEARTBEAT_S = 4.0
 FORMING_S = 30.0
-"""Time after a change in which heartbeats are quick: the other members of a clique usually follow."""
+"""Heartbeats are more frequent for this time after a change: the other members of a clique usually follow soon."""
 FORMING_HEARTBEAT_S = 0.5
 RETRY_S = 2.0
 CHECK_S = 10.0
 STARTING_CHECK_S = 1.0
-"""The daemon is checked this often until it is ready."""
+"""Interval of the checks of the daemon until it is ready."""
 CHECK_TIMEOUT_S = 10.0
 RELEASE_S = 5.0
 READY = b"READY"
 
 
 class MemberIdentity(NamedTuple):
-    """The member that an agent speaks for: its clique, its node, and its pod as incarnation."""
+    """The member that an agent represents: its clique, its node, and its pod, which is the incarnation."""
 
     domain: str
     clique: str
@@ -48,7 +49,7 @@ class MemberIdentity(NamedTuple):
 
 
 class CliqueAgent:
-    """Runs the daemon of one member until `run` is cancelled, and then releases its index if `releases`."""
+    """Runs the daemon of one member until `run` is cancelled. With `releases`, the agent then releases the index."""
 
     def __init__(
         self,
@@ -78,7 +79,7 @@ class CliqueAgent:
         self._forming_until_s = 0.0
 
     async def run(self) -> None:
-        """Claim, and serve the daemon until cancelled. Raises Rejected if the plane refuses the member."""
+        """Claim an index, and run the daemon until cancelled. Raises Rejected or ClaimRefused if the plane refuses."""
         await self._claim()
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -91,7 +92,7 @@ class CliqueAgent:
                 await asyncio.shield(self._release())
 
     async def _claim(self) -> None:
-        """Claim an index until the plane has an outcome. A member of a full clique waits in the queue."""
+        """Repeat the claim until its outcome is known. A member of a full clique waits in the queue."""
         member = self._member
         claim = pb.ClaimSpec(
             node=member.node, address=member.address, uid=member.uid, create_time=to_timestamp(member.created_ms)
@@ -130,7 +131,7 @@ class CliqueAgent:
         return (FORMING_HEARTBEAT_S if is_forming else HEARTBEAT_S) * self._rng.uniform(0.8, 1.2)
 
     async def _refresh(self, position: str) -> bool:
-        """Read the clique, and bring files and daemon to its state. Returns whether that was possible."""
+        """Read the clique, and update the files and the daemon. Returns whether the clique was read."""
         member = self._member
         where = {"domain": member.domain, "clique": member.clique, "min_position": position}
         try:
@@ -157,7 +158,7 @@ class CliqueAgent:
         return True
 
     async def _signal_changes(self) -> None:
-        """Signal the daemon after changes of peers, coalesced to what it accepts."""
+        """Signal the daemon after changes of peers, coalesced to the rate that the daemon accepts."""
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -225,4 +226,4 @@ class CliqueAgent:
 
 
 class ClaimRefused(Exception):
-    """The plane refused the claim; the message is its sentence."""
+    """The plane refused the claim; the message is the reason that the plane gave."""

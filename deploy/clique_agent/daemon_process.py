@@ -14,13 +14,13 @@ STOP_S = 10.0
 BACKOFF_S = 1.0
 BACKOFF_S_MAX = 30.0
 STEADY_S = 60.0
-"""A daemon that ran for this long has no failed start behind it."""
+"""A run of at least this time resets the backoff between starts."""
 RELOAD = signal.SIGUSR1
-"""IMEX reads its peers' names again on it (imex-guide, signals)."""
+"""On this signal, IMEX reads the names of its peers again (imex-guide, signals)."""
 
 
 class DaemonProcess:
-    """One daemon while `run` runs. It starts at the first `start`."""
+    """One daemon while `run` runs. The first call of `start` starts it."""
 
     def __init__(self, command: Sequence[str], rng: Random) -> None:
         self.starts = self.signals = 0
@@ -35,11 +35,11 @@ class DaemonProcess:
         return self._process is not None and self._process.returncode is None
 
     def start(self) -> None:
-        """Run the daemon from now on. A daemon that runs is not touched."""
+        """Let `run` start the daemon. This has no effect on a running daemon."""
         self._wanted.set()
 
     def reload(self) -> None:
-        """Signal the daemon, if it runs: a daemon that starts reads the present files."""
+        """Signal a running daemon. A daemon that starts later needs no signal: it reads the present files."""
         if self._process is not None:
             self._process.send_signal(RELOAD)
             self.signals += 1

@@ -10,7 +10,7 @@ from projections.cliques.files import merge_hosts
 
 
 class DaemonFiles:
-    """The peers file, and the managed mapping in a hosts file, whose other lines stay."""
+    """The peers file, and the managed mapping in a hosts file. The other lines of the hosts file stay."""
 
     def __init__(self, peers: Path, hosts: Path) -> None:
         self._peers = peers
@@ -43,14 +43,14 @@ def _replace(path: Path, text: str) -> bool:
 
 
 def _is_mount(path: Path) -> bool:
-    """Whether the file itself is a mount point, as the kubelet makes /etc/hosts: a rename over it fails."""
+    """Whether the file itself is a mount point, such as the kubelet's /etc/hosts. A rename over a mount point fails."""
     return (
         path.stat().st_dev != path.parent.stat().st_dev or str(path) in Path("/proc/self/mountinfo").read_text().split()
     )
 
 
 def _overwrite(path: Path, text: str) -> None:
-    """Write in place, in one write: the mount leaves no atomic way."""
+    """Write the file in place: a file that is a mount point cannot be replaced atomically."""
     try:
         path.write_text(text)
     except OSError as error:

@@ -1,6 +1,6 @@
 """Backends of BMCs by the scheme of their addresses.
 
-A new one is a module of drivers/backends and a row here; a new scheme also needs a row of INTERFACES
+A new backend is a module of drivers/backends and a row here; a new scheme also needs a row of INTERFACES
 (projections/zones/dpus/install_interfaces.py), which the fold and the API read.
 """
 
@@ -19,7 +19,7 @@ from projections.field_checks import quoted
 
 @dataclass(frozen=True, slots=True)
 class BmcContext:
-    """What a backend is made from: a client session, and the simulated BMCs of the process, if it has any."""
+    """The dependencies of a backend: a client session, and the simulated BMCs of the process, if it has any."""
 
     session: aiohttp.ClientSession
     simulated: SimulatedBmcs | None

@@ -1,4 +1,4 @@
-"""Backends of agents by name: a new one is a module of drivers/backends, and a row here."""
+"""Backends of agents by name: a new backend is a module of drivers/backends, and a row here."""
 
 from __future__ import annotations
 

@@ -39,13 +39,13 @@ class EdgeSettings:
 
     nodes: NodeRules
     cliques: Mode | None = None
-    """How it shares the objects of cliques with upstream's driver; None leaves cliques alone."""
+    """How the edge shares the objects of cliques with upstream's driver. With None, the edge ignores these objects."""
     driver_namespace: str = ""
-    """The namespace of upstream's driver: of daemon pods and cliques."""
+    """The namespace of upstream's driver, with the daemon pods and the objects of cliques."""
     has_status: bool = False
-    """Whether it writes a DPURack for each zone; their definition must be installed."""
+    """Whether the edge writes a DPURack for each zone. The definition of DPURack must be installed."""
     requests_per_second: float = 50.0
-    """Limit of writes to the API server."""
+    """Maximum number of writes to the API server per second, on average."""
 
 
 class KubernetesEdge:

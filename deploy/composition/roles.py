@@ -1,7 +1,7 @@
 """The parts of a process by its roles: the folds that it reads, the replica, and the actors that react to the folds.
 
-This module alone puts them together. `plane.py` passes a real log, clock and listeners; the simulation passes simulated
-ones, and therefore runs the code of production.
+Only this module assembles these parts. `plane.py` passes a real log, clock and listeners; the simulation passes
+simulated ones, and therefore runs the code of production.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from projections.zones.dpus.phases import CLUSTER, DEVICE, NODE
 
 @dataclass(frozen=True, slots=True)
 class ActorContext:
-    """What an actor is made from. `connect` reaches BMCs."""
+    """The dependencies of an actor. `connect` connects to BMCs."""
 
     replica: Replica
     ranks: Ranks
@@ -84,19 +84,19 @@ EXECUTORS: Mapping[str, Callable[[ActorContext], Executor]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Role:
-    """What a process of one role does. Its folds are those of the topics that it reads (topics.py)."""
+    """One role of a process. The topics that the role reads (topics.py) determine its folds."""
 
     creates_log: bool = False
-    """Whether it may create a new log: only a role that takes commands."""
+    """Whether the role may create a new log. Only a role that accepts commands may."""
     listener: str | None = None
-    """The setting with the address that it listens on, besides `http`."""
+    """The setting with the address on which the role listens, besides `http`."""
     is_child: bool = False
-    """Whether a process with every role starts a child process for this one, because it folds at its own pace. Only on
+    """Whether a process with every role starts a child process for this role, which folds at its own pace. This needs
     Kafka: an embedded log belongs to one process."""
     needs: str | None = None
-    """The setting without which a process with every role does not have this one."""
+    """The setting that the role requires. A process with every role omits this role if the setting is not given."""
     actors: Mapping[str, ActorFactory] = field(default_factory=dict)
-    """Its actors by name."""
+    """The actors of the role by name."""
 
 
 ALL_ROLES = "all"
@@ -117,8 +117,8 @@ def roles_named(name: str) -> tuple[str, ...]:
 
 
 def roles_in_process(name: str, is_set: Callable[[str], bool]) -> tuple[str, ...]:
-    """The roles of a process with this role in its settings, without those of its child processes, and without those
-    whose setting is not given."""
+    """The roles of a process with this role in its settings. The roles of child processes are left out, and so
+    are roles whose required setting is not given."""
     if name != ALL_ROLES:
         return (name,)
     return tuple(name for name, role in ROLES.items() if not role.is_child and (not role.needs or is_set(role.needs)))
@@ -169,7 +169,7 @@ def relay_of(
     zones: frozenset[str] = frozenset(),
     delivery: DeliveryHooks | None = None,
 ) -> Relay:
-    """The relay of a process, for every zone unless some are named."""
+    """The relay of a process. It serves every zone unless `zones` names some."""
     settings = RelaySettings(zones=zones)
     rules = ReplicaRules(replica)
     return Relay(rules, name=replica.name, now_ms=now_ms, rng=rng, settings=settings, delivery=delivery)

@@ -13,7 +13,7 @@ _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
 
 READER = "reader"
-"""Commands that read the log themselves (verify, history, backup ...)."""
+"""The role of commands that read the log directly (verify, history, backup ...)."""
 
 TOPICS = TopicTable(
     (

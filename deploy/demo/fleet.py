@@ -40,7 +40,7 @@ def joins(fleet: InventoryPlan, per_command: int) -> Iterator[pb.JoinNodesReques
 
 
 def join(batch: NodeBatch, start: int, stop: int) -> pb.JoinNodesRequest:
-    """A command that joins the nodes of a batch from `start` to before `stop`."""
+    """A command that joins the nodes of a batch from `start` (inclusive) to `stop` (exclusive)."""
     columns = pb.NodeColumns(
         names=batch.names[start:stop],
         addresses4=batch.addresses4[4 * start : 4 * stop],

@@ -17,11 +17,11 @@ from eventstore.errors import PermanentError
 from schemas.api import dpuplane_pb2 as pb
 
 IN_FLIGHT = 200
-"""Concurrent commands."""
+"""Maximum number of concurrent commands."""
 
 CALL_TIMEOUT_S = 30.0
 TRIES = 4
-"""Attempts at one command. They take 120 s in total, because an id may be repeated for that long after its creation."""
+"""Maximum number of attempts at one command. They take 120 s: an id may be repeated for 120 s after its creation."""
 
 Request = TypeVar("Request")
 
@@ -56,7 +56,7 @@ def _no_response(method: str, said: str) -> DemoFailed:
 
 
 async def run_all(work: Callable[[Request], Awaitable[object]], requests: Iterable[Request]) -> None:
-    """Run `work` for every request, IN_FLIGHT at once. The first failure cancels the rest and is raised."""
+    """Run `work` for every request, at most IN_FLIGHT at once. The first failure cancels the rest and is raised."""
     waiting = iter(requests)
 
     async def worker() -> None:

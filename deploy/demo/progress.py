@@ -18,7 +18,7 @@ from rich.progress import (
 )
 
 LINE_S = 5.0
-"""Without a terminal: the shortest time between two lines of a running step."""
+"""Minimum time between two lines of a running step, without a terminal."""
 
 
 class ProgressStep:

@@ -34,13 +34,13 @@ from schemas.api import dpuplane_pb2 as pb
 
 POLL_S = 0.05
 LOOK_SHARE = 4
-"""Length of the pause after a poll, as a multiple of the poll: a poll of 200,000 DPUs blocks the loop that serves them.
-"""
+"""Minimum pause after a poll, as a multiple of the duration of the poll: a poll of 200,000 DPUs blocks the event loop
+that serves them."""
 COMMANDS_PER_BURST = 5_000
-"""A larger fleet joins in larger commands, so that the burst remains one."""
+"""Approximate maximum number of join commands. A larger fleet joins with more nodes per command, still in one burst."""
 
 CHURN_SHARE = 20
-"""One of this many nodes, indices and DPUs is removed and added again."""
+"""One in this many nodes and indices is removed and added again; for DPUs see `_replace_dpus`."""
 
 IMAGE = "bf-bundle-3.1.0"
 
@@ -84,8 +84,8 @@ class Scenario:
             await self._until(what, lambda: sum(map(len, self._relay.devices().values())), self._dpus, step)
 
     async def _join(self) -> float:
-        """Join the whole fleet in one burst; returns nodes per second, from the first command to the last up-to-date
-        DPU.
+        """Join the whole fleet in one burst, and wait until every DPU is up to date. Returns nodes per second, from the
+        first command to the last response.
         """
         count = self._fleet.node_count
         per_command = max(1, count // COMMANDS_PER_BURST)
@@ -135,7 +135,7 @@ class Scenario:
         await self._replace_dpus()
 
     async def _replace_dpus(self) -> None:
-        """Delete and register again the last DPU of some zones."""
+        """Delete the last DPU of some zones, and register it again."""
         replaced = [(zone, self._names(zone)[-1]) for zone in self._fleet.zones[:: min(CHURN_SHARE, 4)]]
         registered = {dpu: self._dpu_rows(zone)[dpu] for zone, dpu in replaced}
         what = "DPUs removed, registered again"
@@ -159,7 +159,7 @@ class Scenario:
             await self._until(what, self._up_to_date, self._dpus, step)
 
     async def _check(self, latency: Latency, joins_per_second: float) -> Summary:
-        """Fold the log again while the plane runs, and compare."""
+        """Fold the log again while the plane runs, and compare the result with the replica and the DPUs."""
         replica, log = self._plane.replica, self._plane.log
         what = "folding the log afresh"
         with self._display.step(what, len(self._deciding())) as step:

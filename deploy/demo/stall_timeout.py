@@ -1,7 +1,7 @@
 """A timeout that restarts with every progress: a busy machine is slow, while a broken plane makes no progress.
 
-A poll counts finished work and its precursors: folded records, applied tables. The wait ends after `STALL_S` without a
-change, if there were enough polls: a blocked loop polls rarely.
+A poll counts finished work and its precursors: folded records, applied tables. The wait fails after `STALL_S` without a
+change and more than `CHECKS_MIN` polls: a blocked event loop polls rarely.
 """
 
 from __future__ import annotations

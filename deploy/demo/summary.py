@@ -19,7 +19,7 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The result of a demo. `converged`: every DPU equals the log, which was folded again for this comparison."""
+    """The result of a demo. `converged` means that every DPU has the rule table that a new fold of the log yields."""
 
     nodes: int
     zones: int

@@ -1,8 +1,8 @@
 """Generates the manifests beside this file, and the copies of them in the Helm chart, from the models of resources.
 
 `make docs` writes them; a test fails while one of them is out of date. Helm reads no file outside its chart, so the
-chart has copies of the definitions, the admission policy and the alert rules. The table of its values comes from the
-comments in values.yaml.
+chart has copies of the definitions, the admission policy and the alert rules. The table of the chart's
+values comes from the comments in values.yaml.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _WIDTH = 120
 
 
 def manifests() -> Mapping[str, str]:
-    """The text of each manifest by its path in this folder. `upstream` has the definitions of others."""
+    """The text of each manifest by its path in this folder. `upstream` has the definitions of upstream's kinds."""
     kinds = [("crds", kind) for kind in KINDS] + [("upstream", kind) for kind in UPSTREAM_KINDS]
     found = {f"{folder}/{kind.group}_{kind.plural}.yaml": _text([definition(kind)]) for folder, kind in kinds}
     return {**found, "admission/holds.yaml": _text([hold_policy(), hold_binding()])}
 
 
 def stale() -> list[Path]:
-    """Files that are out of date, and definitions of kinds that are gone."""
+    """Files that are out of date, and YAML files that are no longer generated."""
     wanted = dict(_files())
     present = {path for folder in (HERE, CHART_FILES) for path in folder.rglob("*.yaml")}
     return sorted({path for path, text in wanted.items() if _written(path) != text} | (present - wanted.keys()))

@@ -11,11 +11,11 @@ from projections.field_checks import quoted
 _HOST = re.compile(r"[\w.-]{1,253}")
 _HOST6 = re.compile(r"([0-9A-Fa-f:.]+)(%[\w.-]{1,64})?")
 _DIGITS_MAX = 9
-"""Digits of a port, with leading zeros: Python raises for a number of thousands of digits."""
+"""Maximum number of digits of a port, with leading zeros: `int` raises for a text of thousands of digits."""
 
 
 class Address(NamedTuple):
-    """The address of a listener. Port 0 takes a free port."""
+    """The address of a listener. Port 0 stands for any free port."""
 
     host: str
     port: int

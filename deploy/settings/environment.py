@@ -32,7 +32,7 @@ CLIENT_VARIABLES = frozenset(
 """Variables of options that are not settings of a process."""
 
 _OF_KUBERNETES = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)")
-"""Kubernetes gives each pod these variables of a Service; DPUPLANE_PORT is that of a Service named dpuplane."""
+"""Variables of a Service, which Kubernetes sets in each pod. For a Service named dpuplane, one is DPUPLANE_PORT."""
 
 
 def known_variables() -> frozenset[str]:

@@ -1,11 +1,11 @@
 """The settings of a process of the plane, in one documented model.
 
-The sources of a value, in this order: a flag of `dpuplane serve`; the environment (`DPUPLANE_` and the name of the
-field, such as `DPUPLANE_TOPIC_PREFIX`); the YAML file of `--config`; the default below. Only this package reads the
-environment.
+A value comes from the first of these sources that has it: a flag of `dpuplane serve`; the environment (`DPUPLANE_` and
+the name of the field, such as `DPUPLANE_TOPIC_PREFIX`); the YAML file of `--config`; the default below. Only this
+package reads the environment.
 
 The options of `serve` are generated from the model (deploy/cli/setting_options.py). pydantic-settings would replace the
-few lines of `load_settings`, and loses the name of the file and the limit of its size in the messages.
+few lines of `load_settings`, but its messages would not name the file, and it would not limit the size of the file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Validation errors of pydantic as sentences in the form of every other refusal: field, value and rule.
 
-The value of a known field is quoted, truncated if it is long. The value of an unknown field, or of a field with a name
-like a secret, is not quoted (it may be a password in a file of settings). A list or mapping is named by its kind only.
+The value of a known field is quoted, truncated if it is long. The value of an unknown field, or of a field whose
+name suggests a secret, is not quoted (it may be a password in a file of settings). A list or mapping is named by its
+kind only.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def error_sentence(error: Mapping[str, Any]) -> str:
 
 
 def value_text(value: object) -> str:
-    """A value of a file for a sentence: short text and numbers are quoted, other values are named by their kind."""
+    """A value for an error message: one line of text or a number is quoted, any other value is named by its kind."""
     match value:
         case str() if "\n" in value:  # a key or a whole file instead of a path or a name
             return kind_of(value)
@@ -69,7 +70,7 @@ def value_text(value: object) -> str:
 
 
 def kind_of(value: object) -> str:
-    """The kind of a value of a file, for a sentence that must not quote the value."""
+    """The kind of a value of a file, for an error message that must not quote the value."""
     match value:
         case None:
             return "nothing"

@@ -20,11 +20,12 @@ import yaml
 from projections.field_checks import quoted
 
 CHARACTERS_MAX = 1 << 20
-"""Characters of one text: 1 KiB for each of a thousand policies."""
+"""Maximum number of characters of one text: 1 KiB for each of a thousand policies."""
 NODES_MAX = 100_000
-"""Keys, values, lists and mappings of one text, with aliases expanded. PyYAML builds about 30,000 per second."""
+"""Maximum number of keys, values, lists and mappings of one text, with aliases expanded. PyYAML builds about 30,000 per
+second."""
 DEPTH_MAX = 32
-"""Nested lists and mappings. Settings need 1 and policies 4."""
+"""Maximum depth of nested lists and mappings. Settings need 1 and policies 4."""
 
 _CONSTRUCTOR_ERRORS = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
 _QUOTED_NAME = re.compile(r"\b(tag|handle|alias|anchor) ['\"].*")
@@ -35,8 +36,8 @@ class NotYaml(ValueError):
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses more nodes or depth than the limits, and duplicate keys in a mapping, as YAML requires: PyYAML uses the
-    last of two keys and does not report the other.
+    """Refuses a text with more nodes or deeper nesting than the limits, or with duplicate keys in a mapping. YAML
+    forbids duplicate keys, but PyYAML uses the last of two keys and does not report the other.
     """
 
     def __init__(self, text: str) -> None:
@@ -44,7 +45,7 @@ class _Loader(yaml.SafeLoader):
         self._nodes = 0
         self._depth = 0
         self._sizes: dict[str, int] = {}
-        """Number of nodes by anchor, for complete nodes."""
+        """Number of nodes under each anchor whose node is complete."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
@@ -100,7 +101,7 @@ def documents_of(text: str) -> list[Any]:
 
 
 def _words(error: yaml.MarkedYAMLError) -> str:
-    """The problem and its place, without PyYAML's quotes of the text and of names."""
+    """The problem and its line, without the excerpts and names that PyYAML quotes from the text."""
     mark = error.problem_mark or error.context_mark
     line = f"line {mark.line + 1}: " if mark is not None else ""
     words = " ".join(str(error.problem or error.context or "bad syntax").split())

@@ -6,8 +6,8 @@ from projections.field_checks import check_zone, quoted
 
 
 def parse_zones(text: str) -> frozenset[str]:
-    """The zones of a list; an empty list stands for every zone. Raises ValueError: a zone with an impossible name would
-    be awaited forever without a message.
+    """The zones of a list; an empty list stands for every zone. Raises ValueError for a name that no zone can
+    have: the process would otherwise wait for this zone forever, without a message.
     """
     found = frozenset(filter(None, (zone.strip() for zone in text.split(","))))
     if text and not found:
