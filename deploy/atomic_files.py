@@ -1,4 +1,4 @@
-"""Atomic writes of files: to a temporary file beside the target, synced, then renamed."""
+"""Writes files atomically: to a temporary file beside the target, which is synced and then renamed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from eventstore.errors import PermanentError
 def atomic_write(path: Path, *, mode: int = 0o644) -> Iterator[Path]:
     """A temporary path to write to. It replaces `path` when the context ends without an error.
 
-    Raises PermanentError, also if `path` exists and is not a regular file: root would replace a device.
+    Raises PermanentError if the file cannot be written, or if `path` exists and is not a regular file: root would
+    replace a device.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:

@@ -1,9 +1,9 @@
 """Serializes protobuf messages to dictionaries, for the JSON and YAML of scripts and the page.
 
 Field names are in snake_case, and default values are included. Unlike protobuf's own JSON, 64-bit integers are numbers:
-all of the plane's (offsets, versions, counts) are exact as JSON numbers, and scripts must not compare versions as
-text. Enum values are short: `done` for `OUTCOME_DONE`. Times and durations are text as in protobuf's JSON:
-`2026-11-25T03:30:00.250Z` and `1.500s`; one that is absent has no field.
+the plane's offsets, versions and counts are exact as JSON numbers, and scripts must not compare versions as text.
+Enum values are short: `done` for `OUTCOME_DONE`. Times and durations are text as in protobuf's JSON:
+`2026-11-25T03:30:00.250Z` and `1.500s`; an absent time or duration has no field.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def message_to_dict(message: Message) -> JsonObject:
 
 
 def _item(message: Message) -> JsonObject:
-    """A nested message. Its position is omitted: the outer message has one."""
+    """A nested message. An empty position is omitted: the outer message has one."""
     message_fields = message_to_dict(message)
     if message.DESCRIPTOR in _ANSWERS and not message_fields["position"]:
         del message_fields["position"]

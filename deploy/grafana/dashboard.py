@@ -1,4 +1,4 @@
-"""Generates dashboard.json from the panels: `python -m deploy.grafana.dashboard`. A test compares the file with them.
+"""Generates dashboard.json from the panels: `python -m deploy.grafana.dashboard`. A test compares file and panels.
 
 Built with Grafana's own typed library, so that Grafana accepts the result. Only this module needs the library: the
 generated file is in the repository.

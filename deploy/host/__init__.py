@@ -1,1 +1,1 @@
-"""What a process uses of its host: storage, file descriptors, listening addresses, child processes."""
+"""The resources of a process on its host: storage, file descriptors, listening addresses, child processes."""

@@ -1,4 +1,4 @@
-"""Processes that a process of the plane starts for its own work, beside its event loop and its memory.
+"""Child processes of a process of the plane, for work outside its event loop and its memory.
 
 A child gets its parameters as one line of JSON on standard input, and answers in lines of JSON on standard output. It
 ends when its standard input closes, so it never outlives its parent, even if the parent is killed. A child of
@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import BaseModel
 
 NICE = 10
-"""The niceness of children: work of the parent, which callers wait for, has priority."""
+"""The niceness of child processes. Callers wait for the parent, so the parent has priority."""
 
 # -- the side of the parent
 
@@ -51,7 +51,7 @@ async def answers_of(process: subprocess.Popen[bytes]) -> AsyncIterator[dict[str
 
 
 def order_line() -> bytes:
-    """The line with the parameters of this process."""
+    """Read the line with the parameters of this process from standard input."""
     return sys.stdin.buffer.readline()
 
 

@@ -1,8 +1,9 @@
-"""File descriptors of a process: its limit, and the share of it for connections.
+"""The limit of open files of a process, and the share of it for connections.
 
 A process without a free descriptor cannot append: RocksDB opens a file for every new part of the log, and every
-connection takes a descriptor too. Connections therefore get the rest after a reserve for the log, the saved folds and
-outgoing connections; if the rest is less than the settings allow, the limits of the listeners are lowered.
+connection takes a descriptor too. A reserve of descriptors is therefore set aside for the log, the saved folds and
+outgoing connections, and connections get the others. If these are fewer than the settings allow, the limits of the
+listeners are lowered.
 """
 
 from __future__ import annotations
@@ -11,17 +12,19 @@ import resource
 from typing import NamedTuple
 
 FILES_MAX = 65_536
-"""The soft limit is raised to this, as far as the hard limit allows."""
+"""The soft limit of open files is raised to this number, as far as the hard limit allows."""
 RESERVE = 512
-"""The log (128 files in RocksDB), saved folds (64), state checkpoints that are read, connections to Kafka brokers, BMCs
-and relays, pipes to servers of the past.
+"""File descriptors that connections do not get. They are for the log (128 files in RocksDB), saved folds (64), state
+checkpoints that are read, connections to Kafka brokers, BMCs and relays, and pipes to servers of the past.
 """
 HTTP_LEAST_SHARE, API_LEAST_SHARE = 1 / 8, 1 / 4
-"""Shares of the rest, if it is less than wanted: the page and the probes stay reachable beside many agents."""
+"""Shares of the descriptors after the reserve, if these are fewer than wanted: the page, the probes and the API stay
+reachable beside many agents.
+"""
 
 
 class ConnectionLimitsPerListener(NamedTuple):
-    """The limit of connections of each listener."""
+    """The maximum number of connections of each listener."""
 
     http: int
     api: int
@@ -29,7 +32,7 @@ class ConnectionLimitsPerListener(NamedTuple):
 
 
 def raise_file_limit() -> int:
-    """Raise the soft limit of open files as far as useful and allowed; returns the present limit."""
+    """Raise the soft limit of open files to FILES_MAX, or to a lower hard limit; returns the limit in force."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, FILES_MAX)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -44,7 +47,7 @@ def file_limit() -> int:
 
 
 def fit_connection_limits(files: int, wanted: ConnectionLimitsPerListener) -> ConnectionLimitsPerListener:
-    """The wanted limits, lowered so that their sum leaves the reserve of a process with this limit of files."""
+    """The wanted limits, lowered if their sum does not leave the reserve to a process with `files` descriptors."""
     left = files - min(RESERVE, files // 2)
     if sum(wanted) <= left:
         return wanted

@@ -14,8 +14,8 @@ from eventstore.errors import FatalError
 def check_free(listeners: Mapping[str, Address]) -> None:
     """Raise FatalError that names the setting, unless all addresses are available at once.
 
-    Without this check, a process would find the conflict only after it has created a log that is not wanted, or folded
-    one for nothing.
+    Without this check, a process would find the conflict only after it has created an unwanted log, or folded a log
+    for nothing.
     """
     with ExitStack() as held:
         for setting, address in listeners.items():

@@ -1,6 +1,7 @@
 """The Kafka ACLs of each role, topic by topic: the minimum for its processes.
 
-Every role may describe every topic of the log and its settings: a process checks with them that the log is complete.
+Every role may describe every topic of the log and the topic's settings, by which a process checks that the log is
+complete.
 Beyond this, a role may write the topics of its events and read the topics that it folds. No role may delete a topic or
 records, or alter a setting; only the role that accepts commands may create a log. Topics are named literally: a prefix
 would include the topics of other planes.
@@ -50,7 +51,7 @@ def arguments_of(topics: TopicTable, role: str, principal: str, topic_prefix: st
 
 
 def commands_of(grants: Iterable[Sequence[str]], bootstrap: str, command_config: str) -> Iterator[str]:
-    """The arguments of grants as shell commands."""
+    """Shell commands that run kafka-acls.sh with these arguments."""
     where = ["kafka-acls.sh", "--bootstrap-server", bootstrap]
     where += ["--command-config", command_config] if command_config else []
     for arguments in grants:

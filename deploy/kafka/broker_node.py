@@ -41,17 +41,17 @@ TAKEOVER: Mapping[str, int] = {
 }
 """Settings that bound the time for which appends wait when a broker dies; with Kafka's defaults it is over 10 s.
 
-First the dead broker's session must expire before another broker may lead. If it was also the active controller, the
-others notice by a fetch without a response (an idle controller responds to a fetch only with new data, so it writes a
-no-op every 0.2 s) and elect another one, which restarts the session timeout: separate controllers save this 0.5 s.
-Finally the followers switch to the new leader, after their present poll of 0.5 s or their backoff of 1 s after an
-error.
+First the dead broker's session must expire before another broker may lead. If the dead broker was also the active
+controller, the other controllers notice it after 0.5 s by a fetch without a response (an idle controller responds to a
+fetch only with new data, so it writes a no-op every 0.2 s). They elect another active controller, which restarts the
+session timeout; separate controllers save this 0.5 s. Finally the followers switch to the new leader: with Kafka's
+defaults, after their present poll of 0.5 s or their backoff of 1 s after an error.
 
-A broker that pauses for longer than its session is replaced too. This loses nothing and stops appends for about 1 s, so
-a session may be short if pauses are rarer: 0.7 s is three heartbeats, and longer than the pauses of Java's garbage
-collection. With 0.5 s, a broker that shared two busy cores was replaced now and then. A change of controllers is not
-visible to clients, so their timeout is shorter. These settings cost processor time while idle; still shorter ones make
-a takeover slower where three brokers share two cores.
+A broker that pauses for longer than its session timeout is replaced too. This loses no record and stops appends for
+about 1 s, so the timeout may be short if longer pauses are rare: 0.7 s is three heartbeats, and longer than the pauses
+of Java's garbage collection. With 0.5 s, a broker that shared two busy cores was replaced occasionally. A change of the
+active controller is not visible to clients, so the timeout of controllers is shorter. These settings cost CPU time
+while the cluster is idle; shorter ones make a takeover slower where three brokers share two cores.
 """
 
 

@@ -27,16 +27,18 @@ from eventstore.kafka.topics import count_brokers
 START_S = 60.0
 """A node that does not respond after this time has failed to start."""
 STOP_S = 4.0
-"""A node that has not ended after this time is killed, which costs a recovery at its next start, and no record."""
+"""A node that has not ended after this time is killed. Its next start then runs a recovery; no record is lost."""
 ALONE_S = 0.3
-"""Time limit for the last running node of several: without a quorum of controllers, a controlled shutdown never
-finishes."""
+"""Time limit for the shutdown of the last running one of several nodes: without a quorum of controllers, a controlled
+shutdown never finishes."""
 PAUSE_S = 0.05
 CHECK_S = 0.5
 """Interval of checks for nodes that ended by themselves."""
 PORTS_MAX = 65_535
 FREE_PORTS = range(15_000, 30_000)
-"""Below the range of ephemeral ports: a client that dials a dead broker's port must not be assigned it as its own."""
+"""Ports of new nodes, below the range of ephemeral ports: the system must not assign the port of a dead broker to a
+client that dials it.
+"""
 
 
 class Brokers:
@@ -238,7 +240,7 @@ def new_cluster_id() -> str:
 
 
 def ports_for(count: int, base: int | None) -> Sequence[int]:
-    """`count` ports from `base` on, or free ones. Raises NoKafka if there are not enough."""
+    """`count` ports from `base` on, or free ports without a base. Raises NoKafka if there are not enough."""
     if base is not None:
         if not 1 <= base <= PORTS_MAX - count + 1:
             raise NoKafka(f"port {base}: {count} ports from it on must lie between 1 and {PORTS_MAX}")

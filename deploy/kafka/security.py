@@ -107,7 +107,8 @@ class KafkaSecurity(NamedTuple):
 
 
 def keep_from_logs() -> None:
-    """Keep the password out of the log: at level DEBUG aiokafka logs its requests, and with SASL one contains it."""
+    """Keep the password out of the log: at level DEBUG aiokafka logs its requests, and one request of SASL
+    contains the password."""
     logging.getLogger("aiokafka.conn").addFilter(_is_no_request)
 
 

@@ -17,10 +17,12 @@ from projections.rules.rule import Held, Holdings
 DEVICES_PATH = "/devices"
 ASK_TIMEOUT_S = 10.0
 ZONE_LINE_BYTES_MAX = 4 << 20
-"""Enough for a line of 10,000 DPUs with the longest names."""
+"""Maximum bytes of a zone's line: enough for 10,000 DPUs with the longest names."""
 
 ZONES_NAMED_MAX = 50
-"""Zones in the query of a relay. A longer query does not fit into HTTP's request line; all zones are then requested."""
+"""Maximum number of zones in a query of a relay. More zones do not fit into HTTP's request line; all zones are then
+requested.
+"""
 
 logger = logging.getLogger(__name__)
 

@@ -40,8 +40,8 @@ logger = logging.getLogger(__name__)
 
 
 class DecisionsProcess:
-    """Runs the process until `run` is cancelled. The counts cover all processes so far; `lag` is that of the latest of
-    its `reports`."""
+    """Runs the process until `run` is cancelled. The counts cover all processes so far. `reports` counts the progress
+    reports; `lag` is from the latest one."""
 
     def __init__(self, settings: Settings, name: str, *, rng: Random) -> None:
         self.lag = 0

@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 
 class Order(BaseModel):
-    """The settings of the role, the name of this replica, and how it logs; the first line of standard input."""
+    """The settings of the role, the name of this replica, and its logging; the first line of standard input."""
 
     settings: Settings
     name: str

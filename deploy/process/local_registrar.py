@@ -30,7 +30,7 @@ class LocalRegistrar:
         self._watch = replica.watch(ZONES)
 
     async def zones(self) -> Collection[str]:
-        """The first call returns at once, later calls when the zones have changed."""
+        """The zones, as soon as they differ from those of the previous call. The first call waits for a zone."""
         while (there := self._zones()) == self._last_zones:
             await self._watch.changed()
         self._last_zones = there

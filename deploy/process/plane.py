@@ -72,13 +72,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 API_GRACE_S = 1.0
-"""Time for running calls at the end, before they are cancelled."""
+"""Time limit for running calls at the end; then they are cancelled."""
 
 SAVE_GRACE_S = 2.0
-"""Time for the last save at the end."""
+"""Time limit for the last save at the end."""
 
 BMC_TIMEOUT = aiohttp.ClientTimeout(total=60.0)
-"""The outermost bound on one call to a BMC; a provisioner sets a tighter one per call."""
+"""Maximum time of any call to a BMC; a provisioner sets a shorter one per call."""
 
 
 class Plane:
@@ -193,7 +193,7 @@ class Plane:
         return " ".join(f"{name}={address}" for name, address in self.addresses.items())
 
     async def _save(self) -> None:
-        """Save the folds. After a timeout, the rest is folded again at the next start."""
+        """Save the folds. After a timeout, unsaved records are folded again at the next start."""
         with suppress(TimeoutError):
             async with asyncio.timeout(SAVE_GRACE_S):
                 await self.replica.save()
@@ -238,8 +238,8 @@ class Plane:
         return KubernetesEdge(connect, self.replica, ranks, settings, now_ms=self._now_ms, rng=self._rng)
 
     def _write_decisions(self, running: _Running, buffer: DecisionBuffer) -> Ranks:
-        """Start the writer of decisions, without which the replica never becomes ready. No beacon is received until
-        then, so this process ranks itself first; at worst, it writes duplicates."""
+        """Start the writer of decisions, without which the replica never becomes ready. Beacons are received only
+        after that, so this process ranks itself first until then; at worst, it writes duplicate decisions."""
         ranks = self._ranks()
         self.parts.decisions = writer = DecisionWriter(self.replica, buffer, ranks, now_ms=self._now_ms, rng=self._rng)
         running.start(writer.run())
@@ -330,8 +330,8 @@ class Plane:
         )
 
     def _ranks(self) -> Ranks:
-        """The ranks by which replicas take turns as actors. On Kafka beacons give them; an embedded log has one process
-        only."""
+        """The ranks by which replicas take turns as actors. On Kafka, beacons determine the ranks; an embedded log has
+        only one process."""
         if self.settings.data is not None:
             return SingleReplica(self.name)
         self.parts.beacons = self._beacons = Beacons(

@@ -27,7 +27,8 @@ logger = logging.getLogger(__name__)
 
 
 class RemoteRegistrar:
-    """A simulator's DpuRegistrar over the first server that responds. `zones` limits it; empty means every zone."""
+    """A simulator's DpuRegistrar over the first server that responds. It returns only zones in `zones`; empty means
+    every zone."""
 
     def __init__(
         self,
@@ -51,10 +52,11 @@ class RemoteRegistrar:
         self._last_zones: frozenset[str] | None = None
         self._is_answered = True
         self._position = ""
-        """The position of the last list of zones; queries about one of the zones wait for it."""
+        """The position of the last list of zones; a query for the DPUs of a zone waits until a server has folded it."""
 
     async def zones(self) -> Collection[str]:
-        """The first call returns at once, later calls when the zones have changed."""
+        """The zones, as soon as they differ from those of the previous call. The first call waits for a server that
+        responds."""
         while True:
             there = await self._zones()
             if there is not None and there != self._last_zones:
@@ -99,7 +101,7 @@ class RemoteRegistrar:
 
 @contextmanager
 def _plane_errors() -> Iterator[None]:
-    """Raises PermanentError for a call that is refused for good, LogUnavailable for any other that failed."""
+    """Raises PermanentError for a call that is refused for good, LogUnavailable for any other failed call."""
     try:
         yield
     except CallFailed as error:

@@ -29,21 +29,21 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 START_SECONDS = 300.0
-"""Time for which garbage collection is off during a start. A start that takes longer waits for something."""
+"""Time for which garbage collection is off during a start. A longer start is waiting, not loading state."""
 
 COLLECT = (10_000, 5, 20)
 """The collector's thresholds: new objects before a collection of the youngest generation, and the ratios for older
-ones. Rows are not tracked by the collector, so it mostly walks live requests; with the default threshold it did so 14
-times as often, which took a tenth of the time of a burst of joins.
+ones. The collector does not track rows, so it mostly walks live requests. With the default threshold it ran 14 times as
+often, which took a tenth of the time of a burst of joins.
 """
 
 LOOKUPS = "64"
-"""Concurrent lookups of names. The loop has 4 threads for them by default, and the name of a lost broker may block each
-thread for many seconds, repeatedly: the names of live brokers would then not be resolved.
+"""Maximum concurrent lookups of host names, one per thread. By default the loop has 4 threads, and the name of a lost
+broker may block each thread for many seconds, repeatedly: the names of live brokers would then not be resolved.
 """
 
 SHUTDOWN_SECONDS = 4.5
-"""The longest clean end; tasks that still hang are abandoned."""
+"""Time limit for a clean end; tasks that still run after it are abandoned."""
 
 
 def run_process(settings: Settings) -> int:

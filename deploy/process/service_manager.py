@@ -18,14 +18,14 @@ READY = "READY=1"
 STOPPING = "STOPPING=1"
 WATCHDOG = "WATCHDOG=1"
 FEEDS_PER_TIMEOUT = 3
-"""systemd advises to send at twice the rate at least."""
+"""Watchdog messages per timeout; systemd recommends at least two."""
 
 logger = logging.getLogger(__name__)
 
 
 @asynccontextmanager
 async def service_notifications(environment: Mapping[str, str]) -> AsyncIterator[None]:
-    """Send READY on entry, WATCHDOG inside, STOPPING at the end."""
+    """Send READY on entry, WATCHDOG while the context lasts, STOPPING at its end."""
     address = environment.get("NOTIFY_SOCKET", "")
     if not address:
         yield

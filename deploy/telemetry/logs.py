@@ -1,7 +1,7 @@
 """Logs on stderr, one line per state transition: key=value for people, or JSON for log shippers.
 
-The subject of a line is in `extra` (partition, position, epoch, zone ...); payloads never are. Every value stays one
-field of one line, since names and reasons come from outside.
+The subject of a line is in `extra` (partition, position, epoch, zone ...); payloads are never logged. Names and reasons
+come from outside, so every value is quoted where needed: no value can add a field or a line.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from deploy.telemetry.peer_log_sampler import PeerLogSampler
 
 _PLAIN = (str, int, bool, type(None))
 _QUIET = {"aiokafka": logging.CRITICAL, "aiohttp.access": logging.WARNING}
-"""Libraries with noisy loggers."""
+"""Minimum levels of noisy loggers of libraries."""
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -45,7 +45,7 @@ class KeyValueFormatter(_Fields):
 
 
 class JsonFormatter(_Fields):
-    """The same fields as one JSON object: numbers stay numbers, all else is text."""
+    """The same fields as one JSON object: integers, booleans and null keep their type, all other values are text."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = self.fields(record)
@@ -58,7 +58,7 @@ def _quoted(value: object) -> str:
 
 
 def is_ours(record: logging.LogRecord) -> bool:
-    """Whether a record of the HTTP server is more than a peer's invalid HTTP.
+    """Whether a log record of the HTTP server has another cause than a peer's invalid HTTP.
 
     The server responds with 400 to invalid HTTP. A traceback of 3 kB for each such request would let any peer fill the
     disk.
@@ -68,7 +68,8 @@ def is_ours(record: logging.LogRecord) -> bool:
 
 
 def configure_logs(level: str = "INFO", form: str = "text") -> None:
-    """Log to stderr from `level` upwards, except for the Kafka client, which is noisy while brokers change."""
+    """Log to stderr from `level` upwards. The Kafka client and the HTTP server have higher levels: the Kafka client is
+    noisy while brokers change."""
     logging.basicConfig(level=level, handlers=[_to_stderr(form)], force=True)
     _silence()
 

@@ -1,9 +1,9 @@
 """Sampling of log lines that a peer can cause: one filter for all of them, on the process's log handler.
 
-A line that a peer caused has a field `peer` (its principal, or its address without one). Each peer has a burst of a few
-lines and then a few per minute, and all peers together a limit per second. The field `suppressed` of a peer's next line
-is the number of its lines that were dropped before. Python's logging has filters, but none that samples.
-One agent wrote 820 kB in 6 s, and a disk that is full of such lines stops the plane. Lines of libraries about
+A line that a peer caused has a field `peer` (its principal, or its address without one). Each peer may cause a burst of
+a few lines and then a few lines per minute; all peers together have a limit per second. The field `suppressed` of a
+peer's next line is the number of its lines that were dropped before. Python's logging has no filter that samples.
+One agent caused 820 kB of lines in 6 s, and a disk full of such lines stops the plane. Lines of libraries about
 connections and calls name no peer; they are sampled by their text.
 """
 
@@ -13,11 +13,11 @@ import logging
 from collections import OrderedDict
 
 AT_ONCE, EVERY_S = 5.0, 12.0
-"""The burst of lines of one peer, and the interval of further lines, in seconds."""
+"""Maximum burst of lines of one peer, and the interval of further lines, in seconds."""
 ALL_AT_ONCE, ALL_EVERY_S = 200.0, 0.2
-"""The burst and interval of all peers together."""
+"""Maximum burst and interval of all peers together."""
 PEERS_MAX = 10_000
-"""Peers in memory; the least recently seen is dropped first."""
+"""Maximum number of peers in memory; the least recently seen is dropped first."""
 _LIBRARIES = ("aiohttp.", "asyncio", "grpc")
 
 
@@ -32,7 +32,7 @@ class _Bucket:
         self.suppressed = 0
 
     def fill(self, at_once: float, every_s: float, now_s: float) -> bool:
-        """Whether a line may be written now."""
+        """Refill the bucket; returns whether a line may be written now."""
         self.tokens = min(at_once, self.tokens + max(0.0, now_s - self.at_s) / every_s)
         self.at_s = now_s
         return self.tokens >= 1.0

@@ -29,17 +29,17 @@ from schemas.events import Event, MembershipChanged
 
 HEADER = "traceparent"
 TRACES_MAX = 8
-"""Traces of one record or frame; further traces end there."""
+"""Maximum traces of one record or frame; further traces end there."""
 APPENDS_MAX = 32
-"""Appends of one call."""
+"""Maximum traced appends of one call."""
 ZONES_MAX = 16
-"""Zones of one trace."""
+"""Maximum zones of one trace."""
 KEPT_MAX = 256
-"""Traced records of a partition, and zones with traced versions, that wait for later spans."""
+"""Maximum traced records of a partition, and maximum zones with traced versions, that wait for later spans."""
 VERSIONS_MAX = 16
-"""Traced versions of a zone."""
+"""Maximum traced versions of a zone."""
 CALLS_PER_S = 50
-"""Traced calls per second, whatever callers request."""
+"""Maximum traced calls per second, whatever callers request."""
 
 _PROPAGATOR = TraceContextTextMapPropagator()
 _appends_left: ContextVar[list[int] | None] = ContextVar("appends_left", default=None)
@@ -91,7 +91,7 @@ class SpanRecorder:
         return _Append([self._begin(name, parent, SpanKind.PRODUCER, about) for parent in parents])
 
     def on_fold(self, partition: Partition, records: Sequence[Record]) -> None:
-        """Record the folds of traced records here: later spans of their effects belong to the same traces."""
+        """Record a span for the fold of each traced record. Later spans of its effects belong to the same trace."""
         for record in records:
             for parent in _parents(record.headers) if record.headers else ():
                 about = {"dpuplane.partition": str(partition), "dpuplane.offset": record.offset}
@@ -163,7 +163,8 @@ class _Append:
 
 
 class _AwaitedVersion:
-    """A version of a zone that traced records led to: their contexts, and the devices' spans after the first frame."""
+    """A version of a zone that results from traced records: their contexts, and the devices' spans after the first
+    frame."""
 
     def __init__(self, zone: str, version: int) -> None:
         self.version = version
@@ -187,14 +188,14 @@ class _AwaitedVersion:
             relay.end()
 
     def reach(self, level: Level) -> None:
-        """Record a level; only the first device to reach it counts."""
+        """Record that a device reached a level; only the first device is recorded per level."""
         if level not in self._levels:
             self._levels.add(level)
             for device in self.devices:
                 device.add_event(level.name.lower())
 
     def end(self) -> None:
-        """End the spans: the version was reached, or is awaited no longer."""
+        """End the spans: a device reached the version, or the version is evicted."""
         for device in self.devices:
             device.end()
 

@@ -19,7 +19,7 @@ from drivers.wire.websocket import PEER_IDENTITY, PeerIdentity
 from projections.fleet.withdrawals.principals import DPU_AGENT
 
 PUBLIC: frozenset[str] = frozenset()
-"""The roles of a path without authentication."""
+"""The roles of a path that needs no authentication."""
 
 
 def auth_middleware(
@@ -28,7 +28,7 @@ def auth_middleware(
     paths: Mapping[str, frozenset[str]],
     others: frozenset[str] | None = None,
 ) -> Middleware:
-    """Admits the roles of a path. On any other path it admits `others`, or no role."""
+    """Middleware that admits to each path in `paths` its roles, and to any other path `others`; None admits no role."""
 
     @web.middleware
     async def authorize(request: web.Request, handler: Handler) -> web.StreamResponse:

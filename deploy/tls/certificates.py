@@ -45,7 +45,7 @@ class Material(NamedTuple):
 class Certificates:
     """Reads the files when created (raises BadCertificates), and again when `refresh` finds them changed.
 
-    Without a given trust domain, that of the certificate is used; it stays the same over rotations.
+    Without a given trust domain, the trust domain of the first certificate is used; rotations do not change it.
     """
 
     def __init__(self, cert: Path, key: Path, ca: Path, trust_domain: str = "") -> None:
@@ -87,7 +87,7 @@ class Certificates:
         return True
 
     def client_context(self) -> ssl.SSLContext:
-        """The context for the next connection that this process opens, to a process of the plane."""
+        """The TLS context for the next connection from this process to a process of the plane."""
         return self._client
 
     def server_context(self, *, asks: bool = False) -> ssl.SSLContext:
@@ -136,7 +136,7 @@ class Certificates:
         return trust_domain, found
 
     def _read_stamps(self) -> tuple[tuple[int, int, int], ...]:
-        """An identification of the present set of files; links are followed, as mounted secrets use them."""
+        """Inode, time and size of each file, to detect a change. Links are followed: mounted secrets use them."""
         found = []
         for what, path in self._paths.items():
             try:

@@ -21,10 +21,10 @@ logger = logging.getLogger(__name__)
 CHECK_S = 1.0
 """Interval of checks of the file."""
 BYTES_MAX = 4 << 20
-"""Bytes of a file: some 50,000 lines with comments. A device file has no end and would be read forever."""
+"""Maximum bytes of the file: some 50,000 lines with comments. A device file has no end and would be read forever."""
 _SERIAL = re.compile(r"(?:0x)?([0-9a-f]{1,2}(?::[0-9a-f]{2})+|[0-9a-f]+)", re.IGNORECASE)
 _DIGITS_MAX = 40
-"""RFC 5280: a serial number has at most 20 bytes."""
+"""Maximum hexadecimal digits of a serial number: RFC 5280 allows at most 20 bytes."""
 
 
 def parse_serial(text: str) -> int | None:
@@ -99,7 +99,7 @@ class Revocations:
         return True
 
     def _read_stamp(self) -> tuple[int, int, int] | None:
-        """An identification of the present file; None if there is none."""
+        """Inode, time and size of the present file, to detect a change; None if there is no file."""
         try:
             status = self._path.stat()
         except OSError:

@@ -18,15 +18,15 @@ from deploy.web.metrics.exposition import CONTENT_TYPE, Exposition
 from drivers.wire.bounded_listener import BoundedListener, ConnectionLimits
 
 IDLE_S = 20.0
-"""Longest time of a connection without a request: before the headers of the first one are complete, and between two.
-Prometheus scrapes every 15 s and keeps its connection.
+"""Maximum time of a connection without a request: until the headers of the first request are complete, and between two
+requests. Prometheus scrapes every 15 s and keeps its connection.
 """
 LIMITS = ConnectionLimits(most=500, per_address=125)
 """A browser opens up to six connections; the page uses one of them for its feed."""
 
 
 class HttpServer:
-    """Serves until its context ends. `unready` returns the reason why the process cannot serve yet, or nothing."""
+    """Serves from `start` to `stop`. `unready` returns why the process cannot serve yet; empty if it can."""
 
     def __init__(
         self,

@@ -1,16 +1,16 @@
-"""Whether zones and fleet agree on every node, at one cut of the log.
+"""Checks whether zones and fleet agree on every node, at one cut of the log.
 
-Zones decide which nodes they have, and fleet decides the content of the rule tables. They exchange their changes by
-records, which are forwarded to fleet and delivered from fleet. All replicas and devices can equal the log while a node
-is in a zone that it left. `verify` therefore compares the two folds with each other, node by node:
+Zones decide which nodes they have, and fleet decides the content of the rule tables. Zones and fleet exchange changes
+by records, which are forwarded to fleet and delivered from fleet. All replicas and devices can equal the log although a
+node is in a zone that it left. `verify` therefore compares the two folds with each other, node by node:
 
 - a node is in the zone that fleet names and in no other, with equal incarnation, addresses and labels;
 - fleet has no node that no zone has, except under a hold;
-- no node is in a zone if a leave that another partition accepted has ended it.
+- no zone has a node that a leave, accepted by another partition, has ended.
 
 The last rule needs more than the final states, which do not contain former nodes. The folds here therefore record every
-leave and every forward. A node with a forward or delivery outstanding at the cut is pending, which is no difference.
-Nodes with the same difference form one group.
+leave and every forward. A node with a forward or delivery outstanding at the cut is pending, and is not counted as a
+difference. Nodes with the same difference form one group.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from projections.zones.state import ZonesChange, ZonesState
 from schemas.events import SUPERSEDED
 
 SHOWN = 10
-"""Names of a group in its sentence."""
+"""Maximum number of node names in the sentence about a group."""
 
 
 class DifferenceGroup(NamedTuple):
@@ -55,8 +55,8 @@ class Agreement(NamedTuple):
     """The counts of a comparison, and its differences. Each node without a difference is counted once.
 
     `equal` nodes are in the tables as in their zones; `pending` nodes have a forward or delivery outstanding. An open
-    hold keeps `held` nodes in the tables after they left, or keeps their newest state out of the tables. The last two
-    counts are nodes with a rejected hold.
+    hold keeps `held` nodes in the tables after they left, or keeps their newest state out of the tables. The holds of
+    `leave_rejected` and `change_rejected` nodes were rejected.
     """
 
     equal: int
@@ -68,7 +68,7 @@ class Agreement(NamedTuple):
 
 
 class _Forward(NamedTuple):
-    """A forward: fleet took all changes of a partition before `end`, by the record at this offset and append time."""
+    """A forward: the record at `offset`, by which fleet took all changes of a partition before `end`."""
 
     end: int
     offset: int
@@ -97,7 +97,7 @@ class FoldObserver:
         return fold
 
     def heard(self, partition: int, offset: int) -> _Forward | None:
-        """The forward that brought a change to fleet; None if there was none yet."""
+        """The forward that brought a change to fleet; None if the change is not forwarded yet."""
         forwards = self.forwards.get(partition, [])
         index = bisect_right(forwards, offset, key=lambda forward: forward.end)
         return forwards[index] if index < len(forwards) else None
@@ -192,7 +192,7 @@ class _Comparison:
             self._groups.setdefault(what, []).append(name)
 
     def _is_pending(self, name: str) -> bool:
-        """Whether a zone has yet to forward to fleet that the node left."""
+        """Whether the node left a zone, and this leave is not forwarded to fleet yet."""
         tombstones = ((number, state.tombstones.rows.get(name)) for number, state in self._zones.items())
         marks = self._fleet.marks
         return any(gone is not None and gone.changed >= marks.get(number, 0) for number, gone in tombstones)

@@ -1,4 +1,4 @@
-"""Whole backups: sources, destinations, and the rule that nothing is overwritten."""
+"""Creates and restores backups of a whole log. No file is overwritten."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CLOSE_S = 5.0
 async def create_backup(
     log_source: LogSource, folder: Path, now_ms: int, rng: random.Random, report: ReportProgress
 ) -> Manifest:
-    """Copy the log of this place into a folder. Raises PermanentError if the folder is not empty."""
+    """Copy a log into a folder. Raises PermanentError if the folder is not empty."""
     _check_empty(folder, "out")
     async with open_log_to_read(log_source, rng=rng) as log:
         origin = await wait_for_origin(log)
@@ -57,7 +57,8 @@ async def restore_backup(
     rng: random.Random,
     report: ReportProgress,
 ) -> RestoreResult:
-    """Create the log of a backup in an empty place, if every record equals its copy. Raises PermanentError."""
+    """Create a log from a backup, in an empty folder or in new topics. Raises PermanentError, also if a record is
+    not as it was copied."""
     manifest = load_manifest(folder)
     plan = plan_restore(TOPICS, folder, manifest, generation=generation, frozen=frozen, now_ms=now_ms, rng=rng)
     if log_source.data is not None:

@@ -23,7 +23,8 @@ from projections.zones.state import ZonesState
 
 
 class ReplicaDigest(NamedTuple):
-    """A digest that a replica published: that of a partition's state with everything below `position` folded."""
+    """A digest that a replica published: the digest of a partition's state after the fold of all records below
+    `position`."""
 
     replica: str
     partition: Partition

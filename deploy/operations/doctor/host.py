@@ -104,8 +104,8 @@ def check_files(settings: Settings) -> Finding:
 
 
 def is_running(settings: Settings) -> bool:
-    """Whether a process owns the embedded log, as far as this user may see. The lock is only queried: taking it could
-    stop a plane that is starting.
+    """Whether a process owns the embedded log; False if this user may not open the lock. The lock is only queried:
+    taking it could stop a plane that is starting.
     """
     if settings.data is None:
         return False

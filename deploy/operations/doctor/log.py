@@ -27,7 +27,7 @@ from eventstore.replicas.clock_skew import OFF_MS
 
 REACH_S = 3.0
 HEAR_S = 2.5
-"""Every process of a plane sends a beacon twice per second."""
+"""Time for which beacons are collected: every process of a plane sends two per second."""
 CLOSE_S = 2.0
 MADE_BY = "start a process with role all or api, which creates missing topics"
 
@@ -172,7 +172,7 @@ async def _check_replicas(log: EventLog) -> AsyncIterator[Finding]:
 
 
 def check_replica(name: str, beacon: Beacon, ours: Mapping[str, set[int]]) -> Finding:
-    """Check whether a replica folds everything that it reads, by versions that this program has too."""
+    """Check that a replica has no halted partition, and that it supports the same fold versions as this program."""
     check = f"replica {name}"
     halted = [f"{part.partition}: {part.halted}" for part in beacon.partitions if part.halted]
     if halted:
@@ -188,7 +188,7 @@ def check_replica(name: str, beacon: Beacon, ours: Mapping[str, set[int]]) -> Fi
 
 
 async def _collect_beacons(log: EventLog) -> tuple[dict[str, Beacon], list[int]]:
-    """Collect beacons for some seconds, and for each the delay of the brokers' clock against this host's."""
+    """Collect beacons for HEAR_S, and with each batch the delay of the brokers' clock against this host's clock."""
     place = Partition(REPLICAS, 0)
     heard: dict[str, Beacon] = {}
     skews: list[int] = []

@@ -23,7 +23,7 @@ from schemas.events import EVENTS
 EXPORTED_TYPES = frozenset({event.__name__ for event in EVENTS} | {UNDECODABLE})
 
 _WIDER = 8
-"""The growth of the range read when it holds too few matching events."""
+"""Factor by which the range read grows while it has too few matching events."""
 
 
 def silent(_what: str, _share: float) -> None:
@@ -82,8 +82,8 @@ async def tail(log: EventLog, event_filter: EventFilter, *, last: int) -> AsyncG
 async def _last(
     log: EventLog, event_filter: EventFilter, begins: Mapping[Partition, int], ends: Mapping[Partition, int], count: int
 ) -> list[dict[str, object]]:
-    """The last `count` events before `ends`. Each partition is read from ever earlier starts until it has that many: a
-    filter may admit one record in millions, and most tails need a few records of a large log.
+    """The last `count` events before `ends`. Each partition is read from earlier and earlier starts until it has
+    `count` events: a filter may admit one record in millions, and most tails need a few records of a large log.
     """
     found: list[dict[str, object]] = []
     for partition, end in ends.items():
@@ -169,8 +169,8 @@ async def range_of(log: EventLog, event_filter: EventFilter) -> tuple[dict[Parti
 
 
 def _check_order(first: Mapping[Partition, int], last: Mapping[Partition, int]) -> None:
-    """Raise PermanentError if the start is after the end, which would select no event. Two equal points are allowed,
-    and so are two positions that are each later in one partition, as those of responses may be.
+    """Raise PermanentError if the start is after the end, which would select no event. Equal points are allowed.
+    Positions from two responses may each be later than the other in one partition; they are allowed too.
     """
     further = [last[partition] - begin for partition, begin in first.items() if partition in last]
     if further and min(further) < 0 and max(further) <= 0:
@@ -178,7 +178,7 @@ def _check_order(first: Mapping[Partition, int], last: Mapping[Partition, int]) 
 
 
 async def _cut(log: EventLog, as_of: AsOf, more_ms: int) -> dict[Partition, int]:
-    """The positions as of a position or a time; `more_ms` is added to a time."""
+    """The offset in each partition at a position or a time; `more_ms` is added to a time."""
     if isinstance(as_of, int):
         there = [partition for topic in log.topics.with_events for partition in log.partitions(topic)]
         return {partition: await log.position_at(partition, as_of + more_ms) for partition in there}
@@ -187,7 +187,8 @@ async def _cut(log: EventLog, as_of: AsOf, more_ms: int) -> dict[Partition, int]
 
 
 def as_line(partition: Partition, record: Record) -> dict[str, object]:
-    """One event, with addresses and hashes as text. A record that no schema decodes has type `undecodable`, in hex."""
+    """One event, with addresses and hashes as text. A record that no schema decodes has type `undecodable`, and its
+    value in hex."""
     where: dict[str, object] = {
         "partition": str(partition),
         "offset": record.offset,

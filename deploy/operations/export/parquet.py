@@ -12,7 +12,7 @@ from eventstore.errors import PermanentError
 
 GROUP_ROWS = 65_536
 GROUP_BYTES = 32 << 20
-"""A group is written after this many rows, or this much text: memory holds one group at most."""
+"""A group is written when it has this many rows, or events of this many characters: memory holds one group at most."""
 
 
 class ParquetFile:

@@ -22,7 +22,7 @@ def rendered(event: msgspec.Struct) -> dict[str, Any]:
 
 
 def addresses(packed: bytes, family: int, width: int) -> list[str | None] | str:
-    """A packed column as text. A column that does not divide into addresses, which no edge writes, is hex."""
+    """A packed column as text. A column whose length is no multiple of an address is in hex; no edge writes one."""
     if len(packed) % width:
         return packed.hex()
     none = bytes(width)

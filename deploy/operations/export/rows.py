@@ -42,13 +42,13 @@ STATES = {
     INFERRED: "inferred",
     SUPERSEDED: "superseded",
 }
-"""The name of each state of a node. A present node has one of several numbers, by the fields that its agent set."""
+"""The name of each state number of a node. Several numbers mean `present`: they tell which fields the agent set."""
 
 _NONE4, _NONE6 = bytes(4), bytes(16)
 
 
 class EventRow(NamedTuple):
-    """One row. `item` and the fields after it belong to one node of a record, in an exploded table."""
+    """One row. `item` and the fields after it describe one node of a record; only exploded tables have them."""
 
     topic: str
     partition: int
@@ -140,7 +140,8 @@ def _exploded(row: EventRow, event: Any) -> Iterator[EventRow]:
 
 
 def _spread(values: Sequence[Any], count: int) -> Iterable[Any]:
-    """One value per node. A column of an invalid event may have any length: missing values are empty."""
+    """One value per node. A single value applies to all nodes. A column of an invalid event may have any length:
+    missing values are None."""
     if len(values) == 1:
         return repeat(values[0], count)
     return [*values[:count], *repeat(None, count - len(values))]

@@ -2,8 +2,8 @@
 
 Paths, bodies, content type and error codes are those of Confluent's registry: a consumer is configured with this
 address and uses its own deserializer. Ids are pinned (eventstore/avro/released.py), so every process of every plane
-gives the same responses without storage. The registries of others (Confluent's, Karapace) are processes of their own
-with a topic for their state; these few read-only paths need neither.
+gives the same responses without storage. Other registries (Confluent's, Karapace) are processes of their own with a
+topic for their state; these few read-only paths need neither.
 
 A subject is the full name of an event type, such as `dpuplane.NodesJoined` (RecordNameStrategy): one topic holds many
 types, and one type is in several topics with any prefix. Deserializers use the id only. The topic `replicas` holds
@@ -26,7 +26,7 @@ ROOTS = ("schemas", "subjects", "config", "mode", "compatibility", "contexts", "
 LATEST = ("latest", "-1")
 VERSION_MAX = (1 << 31) - 1
 _NUMBER = re.compile("[0-9]{1,10}")
-"""Python raises for a number of thousands of digits, which fits into a path."""
+"""At most 10 digits: a path can have a number of thousands of digits, for which `int` raises ValueError."""
 
 SUBJECT_NOT_FOUND, VERSION_NOT_FOUND, SCHEMA_NOT_FOUND = 40401, 40402, 40403
 NO_LEVEL_OF_ITS_OWN, NO_MODE_OF_ITS_OWN, BAD_VERSION = 40408, 40409, 42202
@@ -149,7 +149,8 @@ def _asked(registry: SchemaRegistry, request: web.Request) -> Schema:
 
 
 def _own(request: web.Request, code: int, of_all: dict[str, str]) -> dict[str, str]:
-    """Subjects have no setting of their own; `defaultToGlobal` returns the global one."""
+    """The setting of one subject. No subject has its own: this is an error, or the global setting with
+    `defaultToGlobal`."""
     if request.query.get("defaultToGlobal", "").lower() == "true":
         return of_all
     subject, what = request.match_info["subject"], "compatibility" if "compatibilityLevel" in of_all else "mode"

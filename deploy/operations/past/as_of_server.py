@@ -56,7 +56,8 @@ class AsOfRequest(BaseModel):
 
 
 async def folded(order: AsOfRequest, say: Callable[[int, int], None]) -> FoldedLogAsOf:
-    """The folded log as of the point. Raises PermanentError if there is no such point, other PlaneErrors otherwise."""
+    """The folded log as of the point. Raises PermanentError if there is no such point, and other PlaneErrors if the log
+    cannot be read or folded."""
     folder = state_folder(order.settings)
     checkpoints = list_checkpoints(folder) if folder is not None else []
     async with open_log_to_read(log_source_of(order.settings), rng=random.Random()) as log:
@@ -66,7 +67,7 @@ async def folded(order: AsOfRequest, say: Callable[[int, int], None]) -> FoldedL
 
 
 def service(past: FoldedLogAsOf, settings: Settings) -> QueriesService:
-    """The Queries service over a folded log. Values that only live processes know are not in its responses."""
+    """The Queries service over a folded log. Its responses lack values that exist only in live processes."""
     board = StatusReporter(
         past,
         location=location_of(settings),
@@ -82,7 +83,7 @@ def service(past: FoldedLogAsOf, settings: Settings) -> QueriesService:
 
 
 class _Settled:
-    """Refuses a minimum position: a log folded up to a cut has no later one."""
+    """Refuses a minimum position: a log that is folded up to a cut never reaches a later position."""
 
     async def wait_for_token(self, token: str, topics: object, timeout_s: float) -> None:
         if token:

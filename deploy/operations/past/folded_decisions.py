@@ -1,7 +1,7 @@
 """The decisions of a log, made by folding it from the beginning: for planes without a decisions topic, and for history.
 
-Partitions are folded one after the other, so that only one state is in memory. Only when new records are followed are
-all partitions folded at once.
+Partitions are folded one after the other, so that only one state is in memory. If new records are followed, all
+partitions are folded at once.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ async def decision_batches(
     report: ReportProgress = silent,
 ) -> AsyncGenerator[Batch, None]:
     """The decisions about the records in the range of the filter, in the form of records of the decisions topic. Each
-    decision has the offset and append time of the record that it is about, and they come in the order of these
-    records."""
+    decision has the offset and append time of the record that it is about. Decisions are in the order of these records
+    per partition."""
     follow = follow and event_filter.until is None
     begins, ends = await range_of(log, event_filter._replace(topics=log.topics.deciding))
     begins = ends if from_end else begins

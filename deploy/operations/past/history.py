@@ -18,7 +18,7 @@ from projections.decisions.histories import about
 from projections.decisions.items import DecisionItem
 
 ITEMS_SHOWN = 20
-"""Listed items of one record; the rest is counted by kind."""
+"""Maximum items listed for one record; if it has more, all are counted by kind instead."""
 
 OnProgress = Callable[[int, int], None]
 """A callback with the number of folded records and of all records."""

@@ -33,8 +33,8 @@ def collect(server: ApiServer) -> Iterator[Metric]:
 
 
 def collect_calls(methods: list[MethodMetrics]) -> Iterator[Metric]:
-    """The metrics of calls. A method that was never called has a count of 0 and no other series: they would double the
-    size of a scrape."""
+    """The metrics of calls. A method that was never called has a count of 0 and no other series; with them, a
+    scrape would have twice the size."""
     started, handled, seconds = (
         catalog.RPCS_STARTED.family(),
         catalog.RPCS_HANDLED.family(),

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 ZONES_MAX = 2_000
-"""How many zones have a series of their own, so that one process has a bounded number of series."""
+"""Maximum number of zones with a series of their own, so that one process has a bounded number of series."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ class Parts:
     refused_feeds: Callable[[], int] | None = None
     """Refused feeds of the page."""
     listeners: dict[str, BoundedListener] = field(default_factory=dict)
-    """Listeners by the setting with their address."""
+    """Listeners, by the name of the setting with their address."""
 
 
 class PlaneCollector:
@@ -131,7 +131,7 @@ def _connections(parts: Parts) -> Iterator[Metric]:
 
 
 def _admissions(parts: Parts) -> Iterator[Metric]:
-    """Calls, links and feeds that a rate limiter refused."""
+    """Calls, links and feeds that a limit refused, and requests that access control denied."""
     refused = catalog.REFUSED_ADMISSIONS.family()
     if parts.server is not None:
         refused.add_metric(["api"], parts.server.admission.refused)
@@ -163,7 +163,7 @@ def _actors(actors: Mapping[str, Actor], decisions: DecisionCounts | None) -> It
 
 
 def _own(actor: Actor) -> Iterator[Metric]:
-    """The metrics that only this kind of actor has."""
+    """The metrics that are specific to the kind of this actor."""
     match actor:
         case Forwarder():
             yield catalog.FORWARDS.family(actor.forwards)

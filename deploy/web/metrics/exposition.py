@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 SAMPLES = 200
-"""Samples rendered at a time: less than 2 ms."""
+"""Maximum samples rendered at a time, which takes less than 2 ms."""
 
 
 class Exposition:

@@ -38,7 +38,7 @@ def collect(replica: Replica, stall_detector: StallDetector | None, now_ms: int)
 
 
 def collect_clocks(clocks: ClockSkew) -> Iterator[Metric]:
-    """The difference between this host's clock and others."""
+    """Offsets of this host's clock from the clocks of the log and of other replicas, and its largest recent step."""
     offsets_ms = clocks.offsets_ms()
     made = catalog.CLOCK_OFFSET.family()
     if LOG in offsets_ms:

@@ -1,4 +1,4 @@
-"""Metrics of a relay: the latency of changes to devices, and the zones that lack one."""
+"""Metrics of a relay: the latency of changes to devices, and the zones whose DPUs lack a change."""
 
 from __future__ import annotations
 

@@ -24,8 +24,8 @@ SLICE_S = 0.003
 
 @dataclass(slots=True)
 class SurveyResult:
-    """The result of one walk. `missing_ms` has the append time of the oldest change that a connected DPU of the zone
-    lacks, or 0, by served zone; `frozen` names the frozen served zones.
+    """The result of one walk. `missing_ms` maps each served zone to the append time of the oldest change that one of
+    its connected DPUs lacks, or to 0 without such a change; `frozen` names the frozen served zones.
     """
 
     nodes: int = 0

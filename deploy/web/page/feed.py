@@ -1,7 +1,7 @@
 """The page's live connection: server-sent events, at most one message per refresh of the live view.
 
 The next message is built from the present state when the previous one has been sent. A slow browser therefore has one
-message queued here and receives fewer of them, and a browser that takes nothing for 30 s is disconnected. The HTTP
+message queued here and receives fewer messages. A browser that reads nothing for 30 s is disconnected. The HTTP
 server cancels the handler when a connection ends, so a closed page frees its place at once. Places per viewer (a
 principal, or an address without TLS) are limited: 64 tabs of one person kept all others out.
 """
@@ -25,10 +25,10 @@ from projections.field_checks import quoted
 
 FEEDS_MAX = 64
 FEEDS_PER_VIEWER = 6
-"""One browser has no use for more: it opens at most 6 connections to a server, and needs one of them for data."""
+"""Maximum feeds of one viewer. A browser opens at most 6 connections to a server, and needs one of them for data."""
 WRITE_S = 30.0
 SILENCE_S = 2.0
-"""Longest time between messages, so that a page can tell an idle fleet from a lost connection."""
+"""Maximum time between messages, so that a page can tell an idle fleet from a lost connection."""
 
 
 class Feeds:
@@ -92,6 +92,6 @@ class Feeds:
 
 
 def _viewer(request: web.Request) -> str:
-    """The viewer that a feed's place counts for."""
+    """The viewer to whose limit a feed counts: the principal, or the address of the browser."""
     identity = request.get(PEER_IDENTITY)
     return identity.principal if identity is not None and identity.principal else peer_of((str(request.remote),))

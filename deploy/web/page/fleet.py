@@ -1,7 +1,7 @@
 """Responses of the Queries service in a short form for the page: a row is a list, not an object.
 
-With 200 zones and ten refreshes per second, field names would be most of the traffic, and times as text much of it:
-times and durations are numbers of milliseconds.
+With 200 zones and ten refreshes per second, field names would be most of the traffic, and times as text would be much
+of it. Times and durations are therefore numbers of milliseconds.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CHANGE_COLUMNS = ("version", "append_time_ms", "dpus", "p50_latency_ms", "p99_la
 BUCKET_COLUMNS = ("min_latency_ms", "max_latency_ms", "dpus")
 
 _OF_A_KIND = 10
-"""Sentences or zones of one kind of alert: more of them would fill the page."""
+"""Maximum sentences or zones of one kind of alert: more of them would fill the page."""
 
 
 def rows(zones: Iterable[pb.ZoneProgress]) -> list[list[Any]]:
@@ -73,7 +73,7 @@ def _row(found: Message, columns: Sequence[str]) -> list[Any]:
 
 
 def holds(found: Iterable[pb.Hold]) -> list[list[Any]]:
-    """The columns that change with a hold; the page queries the holds when it shows them."""
+    """A row per hold, of the fields that change; the page queries the whole holds when it shows them."""
     return [[hold.hold, hold.hash, len(hold.approved_by)] for hold in found]
 
 
@@ -103,8 +103,8 @@ def alerts(status: pb.Status) -> list[str]:
 
 
 def past_alerts(status: pb.Status) -> list[str]:
-    """Alerts from the log as of that point; facts known to processes only, such as unforwarded changes, are in no
-    record.
+    """Alerts as of a point of the past, from the log. Facts that exist only in processes, such as stalled forwards, are
+    in no record.
     """
     halted = [f"{found.partition} is not folded up to that time: {found.reason}" for found in status.halted]
     return [*halted[:_OF_A_KIND], *_frozen(status)]

@@ -24,7 +24,7 @@ from schemas.api import dpuplane_pb2 as pb
 
 REFRESH_S = 0.1
 REFRESH_S_PER_ZONE = 0.0004
-"""A refresh costs 20 to 40 us per zone."""
+"""Minimum interval of refreshes per zone of the fleet. A refresh takes 20 to 40 us per zone."""
 SLOW_S = 1.0
 
 Items = dict[str, Any]

@@ -23,13 +23,13 @@ from projections.field_checks import quoted
 
 PAGE = 50
 LOOKED_AT_MAX = 4_000
-"""Records examined for one page."""
+"""Maximum records examined for one page."""
 FIRST_STRETCH, LAST_STRETCH = 8, 256
-"""Records per read of a partition: few at first, more for partitions with many of the page's records."""
+"""Records of the first read of a partition, and the maximum of later reads, which grow by a factor of 4."""
 READ_S = 5.0
 _TEXT_SHOWN = 2_000
 _ITEMS_SHOWN = 20
-"""The page shows this many characters of a text and items of a list, and counts the rest."""
+"""Maximum characters of a text, and maximum items of a list, that the page shows."""
 
 
 class LogPage(NamedTuple):
@@ -135,7 +135,7 @@ async def _read_back(log: EventLog, stretches: Mapping[Partition, _Stretch], beg
 
 
 def _shortened(value: Any) -> Any:
-    """An event for display: long lists and texts are truncated, lists with their length."""
+    """An event for display: long texts are truncated with their length, long lists with the number of omitted items."""
     match value:
         case dict():
             return {key: _shortened(each) for key, each in value.items()}

@@ -91,7 +91,7 @@ def number(name: str, text: str, *, most: int) -> int:
 
 
 def check_site(request: web.Request) -> None:
-    """Raises Forbidden for a browser's request from another site."""
+    """Raises PermissionDenied for a browser's request from another site."""
     if request.headers.get("Sec-Fetch-Site", "") not in _OWN_SITES:
         raise PermissionDenied("Sec-Fetch-Site: other sites must not read this page's data")
     transport = request.transport
