@@ -9,5 +9,5 @@ that all folds share.
     a replica     folding (one partition), state_store (its saved state), replicas (all partitions, and the waiters)
     the past      recovery: replays, as-of folds, backups
 
-Imports schemas. No package outside eventstore imports aiokafka, fastavro or rocksdict.
+This package imports schemas. No package outside eventstore imports aiokafka, fastavro or rocksdict.
 """

@@ -1,7 +1,7 @@
-"""A point in the past that a query is answered as of: the position of an earlier answer, or a time.
+"""The point in the past of an as-of query: the position of an earlier answer, or a time.
 
-`eventstore.recovery.cuts` finds where such a point cuts a log. Parsing is in this module, because every client command
-parses and prints times: the modules that read a log import numpy and fastavro, which takes 0.3 s.
+`eventstore.recovery.cuts` finds the offsets at which a point cuts a log. Parsing is in this module, because every
+client command parses and prints times, and importing the modules that read a log takes 0.3 s (numpy and fastavro).
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ AsOf: TypeAlias = str | int
 _SHOWN_MS_MAX = 253_402_300_799_000
 _TEXT_SHOWN = 80
 _DIGITS_MAX = 18
-"""Maximum of characters in a caller's number: Python raises for much longer ones, and no log is that old."""
+"""Maximum number of digits of a time from a caller. Python refuses to convert much longer numbers, and no log contains
+such a time.
+"""
 
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _PART = re.compile(r"([0-9]{1,9})(ms|s|m|h|d|w)")
@@ -47,7 +49,7 @@ def _check_token(text: str) -> None:
 
 
 def parse_time(text: str) -> int | None:
-    """Parse a time: milliseconds since the epoch, or ISO 8601 (UTC by default). None if the text is no time."""
+    """Parse a time: milliseconds since the epoch, or ISO 8601 (UTC by default). None if the text is not a time."""
     if text.isascii() and text.isdigit():
         return int(text) if len(text) <= _DIGITS_MAX else None
     try:
@@ -58,7 +60,7 @@ def parse_time(text: str) -> int | None:
 
 
 def parse_duration(text: str) -> int | None:
-    """Milliseconds of a duration such as 90s, 10m or 1h30m; None if it is no duration."""
+    """Milliseconds of a duration such as 90s, 10m or 1h30m; None if it is not a duration."""
     if not _DURATION.fullmatch(text):
         return None
     return sum(int(count) * _UNITS_MS[unit] for count, unit in _PART.findall(text))

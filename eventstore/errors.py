@@ -20,7 +20,9 @@ class FatalError(PlaneError):
 
 
 class AppendUnknown(TransientError):
-    """The record may or may not be in the log, now or later. Its id makes the outcome definite by itself."""
+    """The record may or may not be in the log, and may still land. A command that is repeated with the same id gets
+    the outcome of the first.
+    """
 
 
 class AppendRefused(PermanentError):

@@ -16,11 +16,11 @@ from schemas.events import Envelope
 _UUID7 = re.compile(r"([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}").fullmatch
 
 _NUMBER_DIGITS = 6
-"""Hex digits of an id that hold the number of a part."""
+"""Number of hex digits at the end of an id that contain the number of a part."""
 
 
 class InvalidCommandId(PermanentError):
-    """Text that is no UUIDv7 in canonical form."""
+    """The text is not a UUIDv7 in canonical form."""
 
 
 def uuid7(now_ms: int, rng: Random) -> str:
@@ -29,10 +29,10 @@ def uuid7(now_ms: int, rng: Random) -> str:
 
 
 def part_id(command_id: str, number: int) -> str:
-    """The id of the `number`-th part of a command given under one id: issued at the same time, and always the same.
+    """The id of part `number` of a command. It has the issue time of the command, and is the same in each call.
 
-    The first 50 of its 74 free bits are a digest of the whole's id, the last 24 are the number. So the id of a command
-    identifies its parts: see `is_part_of`. Raises InvalidCommandId.
+    The first 50 of its 74 free bits are a digest of the command's id, the last 24 are the number. So the id of a
+    command identifies its parts: see `is_part_of`. Raises InvalidCommandId.
     """
     assert 0 < number < 1 << 24, "more parts than any command has"
     family = int.from_bytes(sha256(command_id.encode()).digest()[:8], "big") >> 14

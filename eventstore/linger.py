@@ -1,8 +1,8 @@
 """How long an append batch lingers so that concurrent callers share one sync (compare Kafka's `linger.ms`).
 
 Callers that wait for their answers append again one by one, as fast as the event loop serves them. Without a linger,
-each sync and fold would serve two or three callers, because only that many append again during one sync. 200 callers
-stayed in this state. So the size of the last batch alone does not tell the number of callers.
+each sync and fold would serve two or three callers, because only that many append again during one sync. A log with
+200 callers stayed in this state. So the size of the last batch alone does not tell the number of callers.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ class EventLog(Protocol):
 
 
 def size_of(headers: Headers) -> int:
-    """The size of headers within the size of a record."""
+    """Number of bytes that headers add to the size of a record."""
     return sum([len(name) + len(content) for name, content in headers]) if headers else 0
 
 

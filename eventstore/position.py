@@ -13,7 +13,7 @@ from eventstore.log import Partition
 
 _PART = re.compile(r"([a-z]+)/([0-9]{1,6})=([0-9]{1,18})")
 _MAX_TOKEN = 65_536
-"""Maximum length of a token: enough for every partition of a log with 1,000 partitions, twice."""
+"""Maximum number of characters of a token: twice the length for all partitions of a log with 1,000 partitions."""
 
 
 class InvalidPosition(PermanentError):
@@ -28,7 +28,7 @@ class Position(NamedTuple):
 
 
 def to_token(position: Position) -> str:
-    """`LOGID:zones/3=15,fleet/0=9`, sorted."""
+    """Format a position as `LOGID:fleet/0=9,zones/3=15`, sorted by partition."""
     parts = ",".join([f"{topic}/{number}={offset}" for (topic, number), offset in sorted(position.offsets.items())])
     return f"{position.log_id}:{parts}"
 

@@ -12,7 +12,9 @@ from enum import StrEnum
 
 _FIELD = re.compile(r"([a-z][\w.-]*)(?: key|\[[^\]]*\])?: ")
 _LONGEST = 253
-"""Characters of a value that are kept. Fold states store refusals, and the values come from records of any length."""
+"""Maximum number of characters of a value; the rest is cut off. Fold states store refusals, and the values come from
+records of any length.
+"""
 
 
 class Reason(StrEnum):
@@ -104,7 +106,7 @@ class Reason(StrEnum):
 
 class Fault(str):
     """One sentence about a fault, with its code and named values. Without a code it is INVALID_FIELD, and the sentence
-    begins with the field and a colon, as those of every check of a field do.
+    begins with the field and a colon, like the sentences of all checks of fields.
     """
 
     __slots__ = ("fields", "reason")

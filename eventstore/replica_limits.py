@@ -18,7 +18,7 @@ class ReplicaLimits:
     """Records of folding before the event loop is yielded: the bound that applies on a virtual clock."""
 
     mailbox_batches: int = 16
-    """Maximum of batches that are read ahead of the fold."""
+    """Maximum number of batches that are read ahead of the fold."""
 
     save_every_s: float = 1.0
     """Seconds between saves: the amount of log that a restart folds again."""

@@ -4,5 +4,5 @@ Start with `events/`: one Struct for each event that can be in the log. Its Avro
 in the log, and is released for ever (`upcasts.py` converts old versions to new ones). `api/` has the two wire
 protocols, of clients (`dpuplane.proto`) and of agents (`agent.proto`), and the code generated from them.
 
-Imports nothing else of the tree.
+This package imports nothing else of the tree.
 """

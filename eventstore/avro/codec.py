@@ -5,11 +5,12 @@ declare. It ends in an event or in Undecodable, with the same result on every re
 events are equal bytes, so the bytes of a command identify its content.
 
 Decoding dominates the cost of folding, hence two shortcuts: one lookup by the first five bytes, and readers that build
-Structs by position (eventstore/avro/reader.py). A test compares their fields with the schemas.
+Structs by position (eventstore/avro/reader.py). A test compares the fields of the Structs with the schemas.
 
-Every event type goes through this one codec, also the few types for which fastavro is more than half as fast
-(tests/bench/bench_codec.py prints them). A second decoder would be a second answer to malformed bytes, and replicas
-must give one: fastavro reads some values of a wrong type without an error, and trusts the lengths that they declare.
+This codec handles every event type, including the few types for which fastavro takes less than twice as long
+(tests/bench/bench_codec.py prints them). All replicas must decode malformed bytes with the same result, and a second
+decoder would give a second result: fastavro reads some values of a wrong type without an error, and trusts declared
+lengths.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class Codec:
         return event
 
     def decode_columns(self, values: Sequence[bytes]) -> EventColumns | None:
-        """Decode record values of one newest schema side by side; None if they must be decoded one by one."""
+        """Decode values of an event type's newest schema side by side; None if they must be decoded one by one."""
         reader = self._readers.get(values[0][:HEADER_BYTES])
         if reader is None or reader.upcasts:
             return None

@@ -2,8 +2,8 @@
 
 Each record has a cursor of its own, so the lengths of records may differ. For a few hundred records, numpy replaces
 hundreds of Python instructions per record. The scan supports short ASCII text, numbers of up to 63 bits, and arrays
-with at most one item. Other content raises Irregular, and the caller decodes the records one by one (reader), so no
-code here describes the faults of a record.
+with at most one item. Other content raises Irregular, and the caller decodes the records one by one (reader). This
+module therefore describes no faults of records.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ _NO_SHORT_LENGTH = 0b1000_0001
 next byte."""
 
 _BEYOND_BYTES = 4_096
-"""Maximum distance of a cursor beyond the last record before a check: each field is at most 64 bytes."""
+"""Zero bytes after the last record. Before a check, a cursor moves at most this far beyond that record, because each
+field has at most 64 bytes.
+"""
 
 _NUMBER_BYTES = 9
 

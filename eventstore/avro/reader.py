@@ -21,14 +21,14 @@ RecordReader: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
 """
 
 _COLUMN_ITEMS = 64
-"""Minimum run of numbers or strings for which reading all of them at once is faster."""
+"""Minimum number of items (numbers or strings) for which reading all of them at once is faster."""
 
 _RUN_ITEMS = 512
 """Maximum number of strings of equal length that are sliced from their column together."""
 
 _EQUAL_ITEMS = 16
-"""Minimum run of equal numbers or strings, as of nodes that joined together, for which reading one value for all is
-faster.
+"""Minimum number of equal items (numbers or strings) for which reading one value for all is faster. Nodes that joined
+together have many equal values.
 """
 
 _LONG_BYTES = 10
@@ -133,10 +133,10 @@ def _block(b: bytes, i: int) -> tuple[int, int]:
 
 
 def _equal(b: bytes, i: int, end: int, n: int) -> int:
-    """Count how many of the next `n` items equal the first one, whose bytes are `b[i:end]`, before another one comes.
+    """Count how many of the next `n` items equal the first one before a different item comes.
 
-    The search doubles its step and then halves it, because a long first step would take quadratic time on a column of
-    many short runs.
+    The bytes of the first item are `b[i:end]`. The search doubles its step and then halves it, because a long first
+    step would take quadratic time on a column of many short runs.
     """
     first, step, found, more, is_doubling = b[i:end], end - i, 1, 1, True
     while more:

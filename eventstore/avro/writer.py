@@ -79,7 +79,7 @@ def _unlike(items: Any, depth: int) -> list[str]:
 
 
 _SIZED = ["n = len(b)", f"o += LENGTHS[n] if n < {_SHORT} else long(n)", "o += b"]
-"""Bytes after their length. Most are short; a function call for each would double their cost."""
+"""Generated lines that write bytes after their length. Most are short, and a call for each would double the cost."""
 
 
 def _block(value: str, items: list[str]) -> list[str]:

@@ -4,10 +4,10 @@ Appends are committed in groups. Appends that were queued during the sync of one
 write and one sync, so 200 callers share one sync. The sync runs in a thread of its own: a disk that takes seconds
 delays appends only.
 
-After a failed write RocksDB refuses all further writes. Its own recovery depends on the file that could not grow: it
-recovers from a full disk, but never from a quota or an I/O error. This log therefore writes no more to that handle.
-The handle serves reads until the disk accepts a file as large as reopening may need. Then the directory is reopened,
-and the records on the disk are the log. Until then every append has an unknown outcome.
+After a failed write RocksDB refuses all further writes. Whether RocksDB recovers by itself depends on the file that
+could not grow: it recovers from a full disk, but never from a quota or an I/O error. This log therefore stops writing
+to that database handle. The handle serves reads until the disk accepts a file as large as reopening may need. Then the
+directory is reopened, and the records on the disk are the log. Until then every append has an unknown outcome.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ accept a step of any size; folds accept both.
 """
 _EXPIRE_CHECKS = 600
 _LAST_SYNC_S = 3.0
-"""Less than the time that a process gets to shut down, so that it can still report a hung disk."""
+"""Maximum wait for the last sync on close. It is shorter than the time that a process gets to shut down, so that the
+process can still report a hung disk.
+"""
 
 
 class _Pending(NamedTuple):
@@ -102,7 +104,8 @@ class EmbeddedLog(RocksReader):
     async def open(
         cls, topics: TopicTable, path: Path, *, partition_count: int | None = None, now_ms: Callable[[], int]
     ) -> AsyncIterator[EmbeddedLog]:
-        """Own the log in this directory, which is made if missing. FatalError if another process owns it.
+        """Open the log in this directory as its owner; a missing directory is created. FatalError if another process
+        owns it.
 
         A new log gets `partition_count` partitions, or the default count. An existing log must have this count; without
         a count it keeps its own.
@@ -366,7 +369,7 @@ class EmbeddedLog(RocksReader):
                 return
 
     async def _guard(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run a task of this log; its failure ends the log with an error for every caller, so none waits for ever."""
+        """Run a task of this log. Its failure ends the log with an error for every caller, so no caller hangs."""
         try:
             await work()
         except PlaneError as error:

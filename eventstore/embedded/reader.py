@@ -19,8 +19,8 @@ from eventstore.log import Batch, Partition
 from eventstore.topics import TopicTable
 
 _TURN_BYTES = 64 << 10
-"""Bytes that are read before the reader yields the event loop. At the tail, a read is smaller than this: it returns the
-few records per partition of one commit."""
+"""Bytes that are read before the reader yields the event loop. A read at the tail is smaller: it returns the records of
+one commit, a few per partition."""
 _RECORD_BYTES = 100
 """Estimated size of a record without its value, in bytes."""
 

@@ -24,7 +24,8 @@ from eventstore.log import Headers, Partition, Record
 
 _HEADER_KEY = b"\x00header"
 _STEP_BACK = b"\x00back\x00"
-"""Prefix of a row's key in the key of a mark. The mark says that the clock had stepped back before the row was written.
+"""Prefix of the key of a mark; the key of a row follows it. The mark records that the clock had stepped back before the
+row was written.
 """
 _FORMAT = 1
 _KEY_TAIL = struct.Struct(">IQ")
@@ -33,9 +34,9 @@ _HEADERS_HEAD = struct.Struct(">I")
 _HAS_HEADERS = 1 << 31
 _WRITE_BUFFER_BYTES = 16 << 20
 OPEN_FILES_MAX = 128
-"""Maximum of files that the owner of a log keeps open. Without a limit RocksDB keeps every file of the log open."""
+"""Maximum number of files that the owner of a log keeps open. Without a limit RocksDB keeps all of them open."""
 ALL_FILES = -1
-"""The same for a secondary, which must keep every file open: the owner deletes files that the secondary still reads."""
+"""No limit for a secondary: it must keep every file open, because the owner deletes files that the secondary reads."""
 _BATCH_RECORDS = 512
 _BATCH_BYTES = 512 << 10
 
@@ -95,7 +96,7 @@ class Rocks:
             self._db.write(batch, synced)
 
     def write(self, rows: Sequence[LogRow]) -> None:
-        """Write all of these rows. They are durable after the next `sync`; a crash before it drops a suffix of them."""
+        """Write all of these rows. They are durable after the next `sync`; an earlier crash loses a suffix of them."""
         batch = WriteBatch(raw_mode=True)
         for row in rows:
             key = _row_key(row.partition, row.offset)
@@ -139,7 +140,7 @@ class Rocks:
         return {partition: self.bounds(partition) for partition in partitions}
 
     def scan(self, partition: Partition, start: int, end: int) -> list[Record]:
-        """Read records from `start` up to `end`, as many as form a batch (a few milliseconds of work at most).
+        """Read one batch of records from `start` on, none at or after `end`. A batch takes a few milliseconds at most.
 
         Raises LogMismatch if a record is missing, RocksError if one cannot be read.
         """
@@ -221,7 +222,7 @@ class Rocks:
 
 
 def _packed(row: LogRow) -> bytes:
-    """Append time, length of the key, key, value. A bit of the length marks that headers precede the key."""
+    """Encode a row: append time, key length, key, value. A bit of the key length marks that headers precede the key."""
     if not row.headers:
         return _ROW_HEAD.pack(row.timestamp_ms, len(row.key)) + row.key + row.value
     headers = msgspec.msgpack.encode(row.headers)
@@ -281,7 +282,7 @@ def check_header(path: Path, header: LogHeader, partition_count: int | None) -> 
 
 @contextmanager
 def _rocks_errors() -> Iterator[None]:
-    """Convert the bare Exception that RocksDB's binding raises for every failure."""
+    """Convert the bare Exception that RocksDB's binding raises for every failure to RocksError."""
     try:
         yield
     except Exception as error:

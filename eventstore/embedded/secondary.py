@@ -107,7 +107,7 @@ class SecondaryLog(RocksReader):
             self._announce()
 
     def _without_holes(self, rocks: Rocks, seen: Mapping[Partition, Bounds]) -> dict[Partition, Bounds]:
-        """The begins of the partitions, once every record below the observed ends can be read."""
+        """Catch up again: every record below the observed ends can then be read. Return these ends and new begins."""
         rocks.catch_up()
         begins = rocks.all_bounds(self.topics.all_partitions(self._partition_count))
         return {partition: found._replace(begin=begins[partition].begin) for partition, found in seen.items()}

@@ -16,7 +16,7 @@ from schemas.events import Event
 
 
 class DecidedRecord(NamedTuple):
-    """The decision about one record. `value` is the record value, undecoded; `version` is that of the fold."""
+    """The decision about one record. `value` is the record value, undecoded; `version` is the fold version."""
 
     event: Event
     change: Any
@@ -37,7 +37,7 @@ class DecidedRun(NamedTuple):
 
 
 class DecisionListener(Protocol):
-    """Is called with each decision of a partition, in the order of its records."""
+    """Receives each decision of a partition, in the order of the records."""
 
     def on_decision(self, decided: DecidedRecord | DecidedRun) -> None:
         """Take this decision, and return at once."""
@@ -45,7 +45,7 @@ class DecisionListener(Protocol):
 
 
 class DecisionSink(DecisionListener, Protocol):
-    """Listens to all partitions of a replica, and holds it up until each decision is stored elsewhere."""
+    """Listens to all partitions of a replica, and delays the replica until each decision is stored elsewhere."""
 
     async def drained(self) -> None:
         """Return when every decision taken so far is stored. The replica waits for it before it folds on or saves, so

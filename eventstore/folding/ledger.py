@@ -46,14 +46,14 @@ KEEP_MS = 600_000
 """How long outcomes are remembered, in fold time."""
 
 IDS_MAX = 500_000
-"""Maximum of remembered outcomes, about 200 bytes each; at the limit the oldest bucket is forgotten early."""
+"""Maximum number of remembered outcomes, about 200 bytes each; at the limit the oldest bucket is forgotten early."""
 
 MINUTE_MS = 60_000
 """Ids are remembered and forgotten in buckets of one minute of fold time."""
 
 _BUCKET_IDS = 50_000
-"""Maximum of ids in a bucket. A minute with more ids has several buckets; otherwise one busy minute could only be
-forgotten whole.
+"""Maximum number of ids in a bucket. A minute with more ids has several buckets; otherwise one busy minute could only
+be forgotten whole.
 """
 
 _MINUTE_BITS = 32
@@ -147,7 +147,8 @@ class Ledger:
         """Whether `admit` would let each of these commands be decided now.
 
         `time_ms` is the fold time at the first of them; the fold time at the last lies in the same minute. Internal
-        events, which have no command id, must not set the fold time of the ledger: folded one by one, they do not.
+        events have no command id. They must not set the fold time of the ledger, because they do not when they are
+        folded one by one.
         """
         if not are_issued_at(ids, issued_ms):
             return False

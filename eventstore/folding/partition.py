@@ -1,11 +1,12 @@
 """One partition as folded so far: the steps that all folds share, in the order of a record's path.
 
-A record is hashed; opened, or quarantined if this fold version does not accept it; checked against the version gate
-and, if it is a command, against the ledger of ids; and then decided and evolved. Apart from log lines this is a pure
-function of the records, so every replica and every replay ends in the same state, digests and quarantine.
+A record is hashed. It is decoded, or quarantined if this fold version does not accept it. It is checked against the
+version gate and, if it is a command, against the ledger of ids. Then it is decided and evolved. Apart from log lines
+this is a pure function of the records, so every replica and every replay ends in the same state, digests and
+quarantine.
 
-An exception in a fold halts this partition only. Its position stays before the record at fault. The state is not saved
-after that, because the record may be half applied in memory.
+An exception in a fold halts this partition only. The partition's position stays before the record at fault. The state
+is not saved after that, because the record may be half applied in memory.
 """
 
 from __future__ import annotations
@@ -208,7 +209,7 @@ class FoldedPartition:
         return run.entries
 
     def _advance(self, offset: int, last: Record, running: bytes, time_ms: int) -> None:
-        """Advance the position to after `last`. The folded records began at `offset`; only the first of them may cross
+        """Advance the position to after `last`. The folded records begin at `offset`; only the first of them may cross
         a mark of the running hash.
         """
         if offset // MARK_RECORDS != (self.position - 1) // MARK_RECORDS:
@@ -296,7 +297,7 @@ class FoldedPartition:
         return DONE
 
     def _migrate(self, state: Any, before: dict[str, StateTable[Any]]) -> None:
-        """Continue with this state. Its new tables are saved whole; tables of the previous state that it lacks are
+        """Continue with this migrated state. Its new tables are saved in full; previous tables that it lacks are
         removed."""
         now = {table.name: table for table in state.tables}
         left = [StateTable(name, table.row_type) for name, table in before.items() if name not in now]

@@ -24,27 +24,27 @@ from eventstore.folding.ledger import MINUTE_MS, Ledger, LedgerEntry
 from eventstore.log import Record
 
 RUN_RECORDS = 256
-"""Maximum of records in a run, about 1 ms of folding."""
+"""Maximum number of records in a run, about 1 ms of folding."""
 
 RUN_RECORDS_MIN = 16
-"""Minimum of records in a run; fewer cost less one by one."""
+"""Minimum number of records in a run; folding fewer records one by one costs less."""
 
 PAUSE_RECORDS_MIN = 64
 PAUSE_RECORDS_MAX = 2_048
-"""After a run with few plain records, this many records are folded one by one, and twice as many after each such run. A
-failed attempt at a run costs as much as folding a hundred records, so the attempts cost at most a twentieth in a log
-without plain records.
+"""Limits of the pause, the number of records that are folded one by one after a run with few plain records. Each such
+run doubles the pause; a run in which every record is plain halves it. A failed attempt at a run costs as much as
+folding a hundred records, so the attempts cost at most a twentieth in a log without plain records.
 """
 
 RUN_RECORDS_PLAIN = 64
 """An attempt at a run with fewer plain records costs more than it saves."""
 
 MARK_RECORDS = 1_024
-"""Steps of offsets at which replicas compare running hashes, because they are rarely at the same position."""
+"""Offsets between two marks. Replicas compare running hashes at marks, as they are rarely at the same position."""
 
 
 class Run(NamedTuple):
-    """The result of a run: its change, the outcome per command, and the running hash and fold time after the last."""
+    """The result of a run: its change, the outcome per command, and the running hash and fold time after its end."""
 
     change: Any
     entries: list[LedgerEntry]

@@ -8,7 +8,7 @@ from typing import Generic, NamedTuple, TypeVar
 Row = TypeVar("Row")
 
 _SET_KEYS_MAX = 64
-"""Maximum of keys that are added to the set of changed keys; longer lists are kept as lists."""
+"""Maximum length of a list of keys that is added to the set of changed keys; longer lists stay lists."""
 
 
 class ChangedKeys(NamedTuple):

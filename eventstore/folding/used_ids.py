@@ -4,7 +4,7 @@ An exact id costs 16 bytes. The ids are kept in chunks in order of arrival, so t
 writes only the changed chunks. A dropped id belongs to a range from then on, for ever.
 
 Ranges stay separate where no id was used for ten minutes or more. A clock that ran fast uses ids of the future, and a
-range must not span from them back over the present. Only above 64 ranges are the two oldest joined.
+range must not span from them back over the present. If there are more than 64 ranges, the oldest are joined.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 USED_MAX = 1_000_000
-"""Maximum of exact ids, 16 MB."""
+"""Maximum number of exact ids, 16 MB."""
 
 CHUNK_IDS = 4_096
 """Ids per chunk, which is saved as one row of 64 kB."""
@@ -51,7 +51,7 @@ class UsedIds:
         return self._count
 
     def __contains__(self, command_id: str) -> bool:
-        """Whether this id was used, or lies in a range of ids that were."""
+        """Whether this id was used, or lies in a range of used ids."""
         if command_id > self._latest:
             return False
         packed = _packed((command_id,))

@@ -132,7 +132,7 @@ class Topic(NamedTuple):
     name: str
     id: bytes
     replicas: int
-    """Number of replicas of the partition with the fewest."""
+    """Number of replicas of the partition with the fewest replicas."""
     leaders: Mapping[int, int]
     """Leading broker of each partition, -1 for none."""
 

@@ -33,10 +33,12 @@ ACKNOWLEDGED_S = 5.0
 """Maximum time to an acknowledgement. After it the batch has failed and its producer is discarded."""
 QUEUED_BYTES = 32 << 20
 RECORD_BYTES = 64
-"""Upper bound of Kafka's overhead per record; it also bounds the number of empty records."""
+"""Maximum overhead of Kafka per record and per header. It adds to the queue size, so QUEUED_BYTES also bounds the
+number of empty records.
+"""
 BATCH_FILL_BYTES = BATCH_BYTES - 1_024
 BATCH_RECORDS = 2_000
-"""Maximum of records in a batch: packing them and waking their callers takes a few milliseconds."""
+"""Maximum number of records in a batch: packing them and waking their callers takes a few milliseconds."""
 
 
 class Pending(NamedTuple):

@@ -68,7 +68,7 @@ class KafkaClient(Protocol):
 
 C = TypeVar("C", bound=KafkaClient)
 Make = Callable[[list[str], Mapping[str, Any]], C]
-"""Makes a client of these servers, with this access."""
+"""Makes a client for these bootstrap servers, with these parameters of an Access."""
 
 
 Access = Callable[[], Mapping[str, Any]]
@@ -223,7 +223,7 @@ def reason(error: BaseException) -> str:
 
 
 def _unmet(error: BaseException, access: Mapping[str, Any]) -> str:
-    """Why no broker was reached. The library raises one error for no broker and for a broker with another protocol."""
+    """Why no broker was reached. The library raises the same error if a broker speaks another protocol."""
     if not isinstance(error, OSError | TimeoutError | KafkaConnectionError):
         return reason(error)
     protocol = access.get("security_protocol", "PLAINTEXT")

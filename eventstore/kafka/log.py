@@ -1,7 +1,7 @@
-"""The log of many processes: Kafka topics, of which only durability and order are relied on.
+"""The log that many processes share: Kafka topics. The plane relies only on their durability and order.
 
-An acknowledged record is on at least two brokers. The plane relies on nothing else: not on a failed append being
-absent, not on the offsets that a producer returns, not on a client that failed once, not on topics staying the same. A
+An acknowledged record is on at least two brokers. The plane does not assume that the record of a failed append is
+absent, that a producer returns correct offsets, that a client works after a failure, or that topics stay the same. A
 task checks every few seconds that the topics are still the same.
 """
 

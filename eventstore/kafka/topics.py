@@ -170,10 +170,10 @@ def new_topics(table: TopicTable, prefix: str, partition_count: int, copies: int
 
 
 async def replication_factor_of_new(admin: Admin) -> int:
-    """The replication factor of new topics: one replica on every broker, up to COPIES.
+    """The replication factor of new topics: one replica on every broker, up to REPLICATION_FACTOR.
 
-    Named brokers that have not started yet are waited for: in a cluster that is just starting, all topics would be
-    created on the first broker and stay there. Raises LogUnavailable at the time limit.
+    The function waits for named brokers that have not started yet. Otherwise a cluster that is just starting would
+    create all topics on the first broker, and they would stay there. Raises LogUnavailable at the time limit.
     """
     wanted = min(REPLICATION_FACTOR, admin.server_count)
     there = 0

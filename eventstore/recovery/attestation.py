@@ -25,7 +25,7 @@ STRIDE_MIN = 1_024
 """Offsets between two marks of a short partition; longer partitions have larger steps."""
 
 MARKS_MAX = 32
-"""Maximum of marks per partition: with dozens of partitions a checkpoint stays below some ten kB."""
+"""Maximum number of marks per partition: with dozens of partitions the signed file has some tens of kB."""
 
 HASH_BYTES = 8
 """Bytes of the chain that are stored for each record: enough to find a record, because the marks prove it."""

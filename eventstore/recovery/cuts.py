@@ -1,6 +1,6 @@
 """Cuts of the log as of a point in the past.
 
-A cut has an offset for every partition. The log folded up to a cut is the whole plane as it stood then.
+A cut has an offset for every partition. The log folded up to a cut is the state of the whole plane at that point.
 """
 
 from __future__ import annotations

@@ -84,8 +84,8 @@ class SingleReplica:
 
 
 class Beacons:
-    """Sends beacons of this replica and receives those of all replicas, while `run` runs. `divergences` counts detected
-    ones.
+    """Sends beacons of this replica and receives those of all replicas, while `run` runs. `divergences` counts the
+    detected divergences.
     """
 
     def __init__(

@@ -4,8 +4,8 @@ Writes go to the write-ahead log without a sync: a killed process loses nothing,
 the records of the lost second. State that cannot be opened is refused with an error that says what to do: it is
 derived from the log, and deleting it costs a replay.
 
-After a failed write RocksDB refuses all others, whatever becomes of the disk. The store is therefore reopened for the
-next save, once the disk accepts files again.
+After a failed write RocksDB refuses all further writes, even if the disk recovers. The store is therefore reopened for
+the next save, once the disk accepts files again.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _OWNER_KEY = b"owner"
 _HEADS_PREFIX = b"h\x00"
 _WRITE_BUFFER_BYTES = 32 << 20
 _OPEN_FILES_MAX = 64
-"""Maximum of open files. Without a limit RocksDB keeps every file of the state open."""
+"""Maximum number of open files. Without a limit RocksDB keeps every file of the state open."""
 _NO_GOOD = "read ({}); delete it to fold the log again"
 _IN_USE = "opened ({}); another process uses it"
 _NO_RIGHT = "written ({}); give this process write permission"

@@ -1,6 +1,6 @@
 """Saves and loads a folded partition, in slices that yield the event loop.
 
-Rows are encoded and compared with the saved ones some hundred at a time; only the final write is atomic. The loop is
+Rows are encoded and compared with the saved rows, a few hundred at a time; only the final write is atomic. The loop is
 yielded when the time budget is spent, not after every slice: most partitions have a few changed rows per table,
 nothing is folded meanwhile, and in a busy process a yield takes longer than such a slice. A save that fails or is
 cancelled leaves every row marked as changed, for the next save.
@@ -40,16 +40,16 @@ YieldLoop: TypeAlias = Callable[[int], Awaitable[None]]
 """Yields the event loop if a yield is due, given the number of rows saved since the last call."""
 
 _SLICE_ROWS = 200
-"""Maximum of rows per step: about 1 ms of encoding, lookups and hashing."""
+"""Maximum number of rows per step: about 1 ms of encoding, lookups and hashing."""
 
 _LOAD_ROWS = 2_000
 
 _RETRY_MAX_S = 30.0
-"""Seconds between attempts after repeated failures: encoding all rows again takes seconds from the fold."""
+"""Maximum time between attempts after repeated failures: encoding all rows again takes seconds from the fold."""
 
 _LIST = Struct(">BI")
 _LIST_OF = 0xDD
-"""The first bytes of a msgpack array, before its item count."""
+"""The first byte of a msgpack array; the item count follows in four bytes."""
 
 _ROWS = msgspec.msgpack.Encoder(order="deterministic")
 _IDS = msgspec.msgpack.Decoder(list[tuple[str, LedgerEntry]])
@@ -85,10 +85,10 @@ class Saver:
     async def save_all(
         self, partitions: Collection[FoldedPartition], now_s: float, yield_loop: YieldLoop = _yield_loop
     ) -> None:
-        """Save every partition that its fold has advanced since its last save, up to the first failure.
+        """Save every partition that was folded further since its last save, up to the first failure.
 
         Nothing is folded meanwhile, and in an outage the number of changed rows grows. So attempts become rarer, and
-        begin with the partition that has the fewest.
+        begin with the partition that has the fewest changed rows.
         """
         self.next_s = now_s + self._limits.save_every_s
         further = [folded for folded in partitions if not folded.is_saved()]
@@ -110,8 +110,8 @@ class Saver:
             await self._save(folded, yield_loop)
 
     async def _checkpoint(self, records: int, now_s: float) -> None:
-        """Make a checkpoint if it is due. The first call after that only starts a flush of the store, which takes a
-        while; the next call makes the checkpoint."""
+        """Make a checkpoint if it is due. The first call that finds it due only starts a flush of the store, which
+        takes a while; the next call makes the checkpoint."""
         if not self._checkpoint_records:
             self._checkpoint_records = records + self._limits.checkpoint_records
         if now_s < self._checkpoint_s and records < self._checkpoint_records:
@@ -263,8 +263,8 @@ def _encoded(row: Any) -> bytes | None:
 
 
 async def _add_ids(folded: FoldedPartition, batch: SaveBatch, yield_loop: YieldLoop) -> None:
-    """One chunk for each bucket, which is read back as a list. Encoding all ids of a minute at once would block the
-    event loop.
+    """Add one chunk for each bucket; a load reads the chunk as a list. The ids are encoded in slices: encoding all ids
+    of a minute at once would block the event loop.
     """
     entries, unsaved = folded.ledger.entries, folded.ledger.unsaved()
     for bucket in sorted(unsaved.forgotten):

@@ -30,8 +30,8 @@ class StateDamaged(PermanentError):
 
 
 class SavedHead(msgspec.Struct, frozen=True):
-    """The metadata of a saved partition: everything but its rows and ids. Digests are 16 bytes, `digest` being that of
-    the rows.
+    """The metadata of a saved partition: everything but its rows and ids. Digests are 16 bytes; `digest` is the digest
+    of the rows.
     """
 
     log_id: str

@@ -1,4 +1,4 @@
-"""Times and spans of time of the API, from and to the milliseconds of the log."""
+"""Converts times and durations between the API's messages and the milliseconds of the log."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def to_timestamp(time_ms: int) -> Timestamp | None:
 
 
 def to_duration(span_ms: int) -> Duration | None:
-    """The Duration of a span of time; None, which leaves a field absent, for a negative number."""
+    """The Duration of a number of milliseconds; None, which leaves a field absent, for a negative number."""
     return Duration(seconds=span_ms // _S_MS, nanos=span_ms % _S_MS * _MS_NS) if span_ms >= 0 else None
 
 
 def to_ms(given: Timestamp | Duration) -> int:
-    """Milliseconds of a time or a span of time; 0 for one that is absent."""
+    """Milliseconds of a time or a duration; 0 if it is absent."""
     return given.seconds * _S_MS + given.nanos // _MS_NS

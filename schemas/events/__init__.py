@@ -29,13 +29,13 @@ EVENTS: tuple[type[Event], ...] = tuple(
 """Every event type of the modules above, by schema id."""
 
 MAX_ITEMS = 1_000
-"""Maximum of items in one record."""
+"""Maximum number of items in one record."""
 
 MAX_COMMAND_BYTES = 256 * 1024
-"""Maximum of the encoded size of a record from outside. The changes of one record must fit one forward."""
+"""Maximum encoded size of a record from outside the plane. The changes of one record must fit in one forward."""
 
 MAX_FORWARD_ITEMS = 2_000
-"""Maximum of items in a MembershipChanged: two full records. To encode or fold that many takes some milliseconds."""
+"""Maximum number of items in a MembershipChanged: two full records, which take some milliseconds to encode or fold."""
 
 MAX_FORWARD_BYTES = 512 * 1024
-"""Maximum of the encoded size of a MembershipChanged."""
+"""Maximum encoded size of a MembershipChanged."""

@@ -1,1 +1,1 @@
-"""What the plane uses of Kubernetes: the API as a protocol, and the objects that others own, field by field."""
+"""The parts of Kubernetes that the plane uses: the API as a protocol, and fields of objects that other programs own."""

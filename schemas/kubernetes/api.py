@@ -16,11 +16,11 @@ NOT_FOUND = 404
 TOO_MANY_REQUESTS = 429
 
 PatchType: TypeAlias = Literal["merge", "apply", "json"]
-"""RFC 7386, server-side apply, RFC 6902."""
+"""Merge patch (RFC 7386), server-side apply, JSON patch (RFC 6902)."""
 
 
 class ApiError(Exception):
-    """A request that the API server refused, or that did not reach it (status 0). The message is the server's."""
+    """The API server refused a request, or no valid answer arrived (status 0). A refusal has the server's message."""
 
     def __init__(self, status: int, reason: str, message: str, *, retry_after_s: float | None = None) -> None:
         super().__init__(message)
@@ -32,7 +32,9 @@ class ApiError(Exception):
 
     @property
     def may_have_taken_effect(self) -> bool:
-        """Whether a write may have been committed all the same: there was no answer, or a time-out at the server."""
+        """Whether a write may have been committed despite the error: no answer arrived, or the server failed or timed
+        out.
+        """
         return self.status == 0 or self.status >= 500
 
 
@@ -44,7 +46,9 @@ class WatchEvent(NamedTuple):
 
 
 class KubernetesApi(Protocol):
-    """An API server. Every method raises ApiError. Paths begin with /api or /apis; a query has the server's names."""
+    """An API server. Every method raises ApiError. Paths begin with /api or /apis. The keys of `query` are
+    the API server's names of parameters.
+    """
 
     async def get(self, path: str, query: Mapping[str, str] | None = None) -> bytes: ...
 
@@ -58,7 +62,7 @@ class KubernetesApi(Protocol):
     async def create(self, path: str, body: Any) -> bytes: ...
 
     async def replace(self, path: str, body: Any) -> bytes:
-        """PUT; with `metadata.resourceVersion` in the body, only over that version."""
+        """Replace an object (PUT). With `metadata.resourceVersion` in the body, only this version is replaced."""
         ...
 
     async def patch(self, path: str, body: Any, kind: PatchType, query: Mapping[str, str] | None = None) -> bytes: ...

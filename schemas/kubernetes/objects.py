@@ -1,6 +1,6 @@
-"""Objects that others own, with the fields that the plane uses: everything else is skipped while decoding.
+"""Objects that other programs own, with the fields that the plane uses; the decoder skips all other fields.
 
-A Node has 10 kB and more, mostly the names of images, of which 300 bytes are used: a list of 100,000 fits memory.
+A Node has 10 kB or more, mostly names of images. The plane uses 300 bytes of it, so 100,000 Nodes fit in memory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ RACK_LABEL = "topology.kubernetes.io/rack"
 
 
 class Fields(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """Names in camel case, and unknown fields ignored."""
+    """Base of all objects: names are in camel case, and unknown fields are ignored."""
 
 
 class OwnerReference(Fields, frozen=True, gc=False):

@@ -1,6 +1,6 @@
 """ComputeDomain and ComputeDomainClique of kubernetes-sigs/dra-driver-nvidia-gpu, as its release 25.12 defines them.
 
-They are installed where the driver's own definitions are not, so that the definitions accept the same objects. A clique
+They are installed where the driver's own definitions are missing, and accept the same objects. A clique
 has neither spec nor status: `daemons` is a field of the object, and several programs write it.
 """
 
@@ -16,9 +16,9 @@ from schemas.resources.model import Model, validated
 GROUP = "resource.nvidia.com"
 VERSION = "v1beta1"
 DOMAIN_LABEL = f"{GROUP}/computeDomain"
-"""The uid of the domain, on daemon pods and cliques."""
+"""Label of daemon pods and cliques: the uid of their domain."""
 CLIQUE_LABEL = f"{GROUP}/computeDomain.cliqueID"
-"""The clique's id; empty on a daemon pod of a node without a fabric."""
+"""Label of daemon pods and cliques: the clique's id; empty on a pod of a node without a fabric."""
 
 Readiness = Literal["Ready", "NotReady"]
 
@@ -45,7 +45,7 @@ class ComputeDomainSpec(Model):
     )
 
     num_nodes: Annotated[int, Field(ge=0)] = 0
-    """The number of daemons from which the domain counts as ready, if all of them are. Deprecated upstream."""
+    """The domain is ready if it has at least this many daemons and all are ready. Deprecated upstream."""
     channel: Channel
 
 
@@ -119,4 +119,4 @@ COMPUTE_DOMAIN_CLIQUE = Kind(
 )
 
 UPSTREAM_KINDS = (COMPUTE_DOMAIN, COMPUTE_DOMAIN_CLIQUE)
-"""Kinds of others, of which the plane writes objects."""
+"""Kinds of other projects; the plane writes objects of these kinds."""

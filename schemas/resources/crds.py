@@ -1,10 +1,10 @@
-"""CustomResourceDefinitions from the models: structural schemas, as the API server wants them.
+"""CustomResourceDefinitions from the models: structural schemas, as the API server requires them.
 
 Pydantic's JSON schema differs from a structural schema in four ways: it refers to definitions, has titles, writes an
 optional field as `anyOf` with null, and a constant as `const`. Only these are translated.
 
-Of the defaults, the API server gets those of single values in `spec`, which `kubectl get -o yaml` then shows. It gets
-none in `status`: an object would differ from what its writer sent.
+The API server gets the defaults of single values in `spec`, so `kubectl get -o yaml` shows them. It gets no defaults in
+`status`: they would make an object differ from what its writer sent.
 """
 
 from __future__ import annotations

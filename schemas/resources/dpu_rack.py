@@ -33,7 +33,7 @@ LabelKey = Annotated[str, Field(max_length=317, pattern=LABEL_KEY)]
 
 
 class AttemptLimits(Model):
-    """The maximum of attempts at a step of a DPU by kind of failure; 0 means the default."""
+    """Maximum number of attempts at a step of a DPU, by kind of failure; 0 means the default."""
 
     transient: Attempts | None = None
     """Attempts when the BMC does not respond."""
@@ -44,7 +44,7 @@ class AttemptLimits(Model):
 
 
 class DPURackSpec(Model):
-    """What users state of a zone. An absent field leaves that property of the zone unchanged."""
+    """The properties of a zone that users set. An absent field leaves that property of the zone unchanged."""
 
     model_config = ConfigDict(
         json_schema_extra=validated(("has(self.zone) == has(oldSelf.zone)", "zone is immutable")),
@@ -88,7 +88,7 @@ class Offender(Model):
     dpu: Text
     """The name of the DPU."""
     reason: Text
-    """What is wrong with it."""
+    """The fault of the DPU."""
 
 
 class DPURackStatus(Model):

@@ -31,7 +31,7 @@ Hash = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[0-9a-f]+$"
 
 
 class HoldVerdict(Model):
-    """What one person decided about the change with this hash."""
+    """The decision of one person about the change with this hash."""
 
     user: Annotated[str, Field(min_length=1, max_length=253, pattern=PRINTABLE)]
     """The user name of the person, as `kubectl auth whoami` prints it. The API server refuses any other."""
@@ -66,7 +66,7 @@ class HoldStatus(Model):
     budget: Text = ""
     """The budget that the change exceeds."""
     subject: Text = ""
-    """What changes: members, policy, zone or budget."""
+    """The subject of the change: members, policy, zone or budget."""
     message: Message = ""
     """The change in a sentence."""
     hash: Annotated[str, Field(max_length=128, pattern=r"^[0-9a-f]*$")] = ""
@@ -80,7 +80,7 @@ class HoldStatus(Model):
     requested_by: Text = ""
     """The principal of the change; it cannot approve it."""
     approved_by: Annotated[list[Text], Field(max_length=MAX_VERDICTS)] = []
-    """The principals who approved it, in the log's words."""
+    """The principals who approved it, as the log names them."""
     rejected_by: Text = ""
     """The principal who rejected it."""
     conditions: Conditions = []

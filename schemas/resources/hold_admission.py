@@ -1,9 +1,9 @@
 """The admission policy for the verdicts of holds: a person states a verdict under their own name only.
 
-The API server compares `user` of each entry with the user that it authenticated. So one person cannot be two, and
-nobody changes or removes the verdict of another person. Whoever may create holds cannot decide about them: a new hold
-has no verdicts. Service accounts and other users of the system are not people. The schema of Hold requires one entry
-per user and the form of the hash. Updates of `status` do not pass this policy, and cannot change `spec`.
+The API server compares `user` of each entry with the user that it authenticated. So one person cannot approve as two,
+and cannot change or remove the verdict of another person. The right to create holds is no right to decide about them: a
+new hold has no verdicts. Service accounts and other users of the system are not people. The schema of Hold requires one
+entry per user and the form of the hash. Updates of `status` do not pass this policy, and cannot change `spec`.
 
 A right to impersonate users is a right to approve as them: give it to nobody who approves.
 """

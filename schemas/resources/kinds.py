@@ -39,7 +39,7 @@ class Kind:
 
     @property
     def is_ours(self) -> bool:
-        """Whether the plane defines the kind, or writes objects of another project's kind."""
+        """Whether the plane defines the kind. Otherwise another project does, and the plane writes its objects."""
         return self.group == GROUP
 
     @property
@@ -47,7 +47,7 @@ class Kind:
         return f"{self.group}/{self.version}"
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """The path of the collection in all namespaces or in one, or of an object, on the API server."""
+        """The path on the API server: of the collection in all namespaces or in one, or of one object."""
         parts = [f"/apis/{self.group}/{self.version}"]
         parts += ["namespaces", namespace] if namespace else []
         parts += [self.plural, name, subresource]

@@ -1,4 +1,4 @@
-"""What the models of custom resources share: names in camel case, and the types of their fields.
+"""Common parts of the models of custom resources: names in camel case, and types of fields.
 
 A field that a user may leave out is optional, and absent in an object. Unknown fields are ignored: an object may
 have been written by a later version; the API server refuses them on its side.
@@ -12,9 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 LABEL_KEY = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,252}(/[A-Za-z0-9][A-Za-z0-9._-]{0,62})?$"
-"""projections/field_checks.check_label_key, without the lengths of a key with a prefix."""
+"""The pattern of projections/field_checks.check_label_key, without its check of lengths of a key with a prefix."""
 ZONE_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
-"""projections/field_checks.check_zone."""
+"""The pattern of projections/field_checks.check_zone."""
 PRINTABLE = r"^[^\x00-\x1f\x7f]*$"
 """One line without control characters; projections/field_checks.check_text refuses some more of Unicode."""
 MAX_LABELS = 128
@@ -111,7 +111,7 @@ class LogPosition(Model):
 def forward_only(*topics: str) -> dict[str, Any]:
     """The configuration of a model of objects whose `status.logPosition` never goes back in these topics.
 
-    The rule is one of the whole object, because a rule of the status would not run for an update that removes it.
+    The rule belongs to the whole object: a rule of the status would not run for an update that removes the status.
     """
 
     def compared(part: str, operator: str) -> str:

@@ -52,7 +52,7 @@ class RulePolicySpec(Model):
     priority: Annotated[int, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY)] = 0
     """The policy of the highest priority decides; at equal priority drop goes before allow."""
     action: Literal["allow", "drop"]
-    """What happens to packets from the selected nodes."""
+    """The action on packets from the selected nodes."""
     protocol: Literal["any", "tcp", "udp", "icmp"] = "any"
     """The protocol of these packets."""
     ports: Annotated[list[PortRange], Field(max_length=MAX_PORT_RANGES)] = []
@@ -64,7 +64,7 @@ class RulePolicySpec(Model):
 
 
 class RulePolicyStatus(Model):
-    """What the plane made of the policy."""
+    """The state of the policy in the plane."""
 
     observed_generation: ObservedGeneration = 0
     log_position: LogPosition | None = None
