@@ -47,7 +47,7 @@ def _of_nodes(
 def _rows(
     change: CliquesChange, event: Event, claimant: str, result: Mapping[str, int], at: RecordMetadata
 ) -> Iterator[DecisionItems]:
-    """The items of the rows that a record, or one node of it, changes. `result` is the result of `claimant`."""
+    """The items of the rows in a change. `result` is the result of the claim of the row `claimant`."""
     if change.capacity is not None:
         clique, capacity = change.capacity
         yield single_item("clique_capacity_set", clique, {"capacity": str(capacity)})

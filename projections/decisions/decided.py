@@ -1,8 +1,8 @@
 """Renders the decision of a fold: an event, its change and its outcome become items.
 
-This module decides and computes nothing anew. An item is read from the same change that the fold evolved by, so the
-record for analysts cannot differ from the fold's state. Some items exist only if the record began a state: a phase, an
-index, a place in the queue. It began the state if its offset is the `since` of the row.
+This module makes no decision of its own. An item is read from the same change that the fold evolved by, so the record
+for analysts cannot differ from the fold's state. Some items exist only if the record began a state: a phase, an index,
+a place in the queue. The record began the state if the record's offset is the `since` of the row.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _RENDERERS: Mapping[str, Callable[[Any, Any, Outcome, RecordMetadata], Iterable[
 """The items of a change, by the topic of its fold. A change of another fold is one item of kind `changed`."""
 
 MAX_TEXT = 600_000
-"""Bytes of items in one record; further items are counted, not listed, so that the record fits the log."""
+"""Maximum bytes of the items in one record, so that it fits the log. Further items are counted, not listed."""
 
 MAX_ENVELOPE_TEXT = 4_096
-"""Maximum characters of each text of the envelope; longer ones, which only other programs write, are cut. A decision
-that does not fit the log would be appended again without end, and the replica of its writer would fold no further."""
+"""Maximum characters of each text of the envelope. Longer texts, which only other programs write, are cut. Otherwise
+the writer would retry a decision that does not fit the log without end, and its replica would stop folding."""
 
 
 def key_of(at: RecordMetadata) -> str:
@@ -43,7 +43,7 @@ def key_of(at: RecordMetadata) -> str:
 
 
 def decided(event: Event, change: Any, outcome: Outcome, at: RecordMetadata, version: int) -> DecisionRecorded:
-    """The record of a decision by a fold of this version."""
+    """The record of a decision. `version` is the version of the fold that decided."""
     items = list(_bounded(render(event, change, outcome, at)))
     counts = [len(each.subjects) for each in items]
     return DecisionRecorded(
@@ -84,13 +84,13 @@ def _changed(event: Event, change: Any, outcome: Outcome, at: RecordMetadata) ->
 
 
 def _waiting_still(event: Event, outcome: Outcome) -> Iterable[DecisionItems]:
-    """The item of a request that changed nothing because its DPU waits already: the place in the queue."""
+    """The item with the queue position, for a request that changed nothing because its DPU is queued already."""
     if outcome.code == "waiting":
         yield single_item("dpu_waiting", event.envelope.subject, result_detail(outcome.result))
 
 
 def _answered(outcome: Outcome) -> Iterable[DecisionItems]:
-    """The refused and unchanged items of a record that changed nothing."""
+    """A decision item for each part of a record that was refused or changed nothing."""
     for item in outcome.items:
         if item.code == "refused":
             yield _refused_item(item.name, item)
@@ -103,7 +103,7 @@ def _refused_item(subject: str, refused: Outcome | ItemOutcome) -> DecisionItems
 
 
 def _cut(envelope: Envelope) -> Envelope:
-    """The envelope with texts of bounded length."""
+    """The envelope, with each text cut to MAX_ENVELOPE_TEXT characters."""
     command_id, subject, actor = envelope.command_id, envelope.subject, envelope.actor
     if max(len(command_id), len(subject), len(actor)) <= MAX_ENVELOPE_TEXT:
         return envelope
@@ -112,12 +112,12 @@ def _cut(envelope: Envelope) -> Envelope:
 
 
 def _bytes(text: str) -> int:
-    """The length of a text in a record."""
+    """The length of a text in a record (UTF-8), in bytes."""
     return len(text) if text.isascii() else len(text.encode())
 
 
 def _bounded(items: Sequence[DecisionItems]) -> Iterator[DecisionItems]:
-    """The items that fit, and the number of items that do not."""
+    """The items that fit MAX_TEXT. If some do not fit, a last item has their number."""
     left, unlisted = MAX_TEXT, sum(len(each.subjects) for each in items)
     for each in items:
         kind, subjects, detail = each
@@ -135,7 +135,7 @@ def _bounded(items: Sequence[DecisionItems]) -> Iterator[DecisionItems]:
 
 
 def _column(values: list[_Value], counts: Sequence[int]) -> list[_Value]:
-    """Expand values and their counts to a column of one value per row; a column of one value if all are equal."""
+    """The column of these values, each repeated by its count. If all values are equal, the column has one value."""
     if values.count(values[0]) == len(values):
         return values[:1]
     return [value for value, count in zip(values, counts, strict=True) for _ in range(count)]

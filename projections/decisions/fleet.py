@@ -78,7 +78,7 @@ def _members_changed(change: joins.MembersChanged, at: RecordMetadata) -> Iterat
 
 
 def _member_changed(member_change: MemberChange, hold: int | None) -> DecisionItems:
-    """The item of one node: joined, left or changed; or held, with its previous state in effect."""
+    """The item of one node that joined, left or changed. While it is held, its previous state is in effect."""
     held = {"hold": str(hold)} if hold is not None else {}
     if member_change.after is None:
         zone = member_change.before.zone if member_change.before is not None else ""
@@ -110,7 +110,7 @@ def edit_subject(hold: Hold) -> str:
 
 
 def _approved(event: Event, ended_holds: Iterable[int]) -> Iterator[DecisionItems]:
-    """The items of holds that ended, by their last approval or by a later command."""
+    """The items of holds that ended by their last approval, or because a later command replaced them."""
     if isinstance(event, HoldApproved):
         by = {"by": event.envelope.actor, "approvals": f"{APPROVALS} of {APPROVALS}"}
         yield single_item("hold_approved", str(event.hold), by)

@@ -1,7 +1,7 @@
 """Selects the items of a decision about one subject: a node, a DPU, a clique (`DOMAIN/CLIQUE`) or a zone.
 
-A history reads every record of a log, so the subject is checked before anything is rendered. The history of a zone
-contains that of its nodes and DPUs; the history of a clique that of its members.
+A history reads every record of a log, so a record is checked for the subject before it is rendered. The history of a
+zone contains the histories of its nodes and DPUs. The history of a clique contains the histories of its members.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FIELDS = ("names", "nodes", "zones", "zone", "dpu", "node", "name")
 
 
 def about(subject: str, event: Event, change: Any, outcome: Outcome, at: RecordMetadata) -> list[DecisionItem]:
-    """The items about a subject; all items if the record names the subject and no item is about it."""
+    """The items about a subject. If the record names the subject but no item does, all items are returned."""
     is_named = _is_named(subject, event)
     if not is_named and not _is_in(subject, change):
         return []

@@ -47,8 +47,8 @@ _Value = TypeVar("_Value", str, int)
 def forward(state: ZonesState, partition: int, mark: int) -> MembershipChanged | None:
     """The next forward of zones partition `partition`; None if fleet has all changes in this state.
 
-    `mark` is the offset at which fleet continues. If later changes were pruned already, the caller's view of fleet
-    lags, and the result is None. The caller that appends the forward replaces its envelope.
+    `mark` is the offset at which fleet continues. If changes from there on were pruned already, the caller's view
+    of fleet lags, and the result is None. The caller that appends the forward replaces its envelope.
     """
     first = bisect_left(state.outbox_offsets, mark)
     if mark < state.forwarded or first == len(state.outbox_offsets):
@@ -64,12 +64,12 @@ def forward(state: ZonesState, partition: int, mark: int) -> MembershipChanged |
 
 
 def is_forwarded(state: ZonesState, mark: int, offset: int) -> bool:
-    """Whether fleet, at this mark, has taken all changes accepted below `offset`, which this state has folded.
+    """Whether fleet has all changes that were accepted below `offset`. This state must have folded these records.
 
-    A mark below `offset` is enough if the outbox has no entry from the mark on. An entry at or after `offset` also
-    counts: the outbox has only the last change of each node, so this entry may replace one below `offset` that fleet
-    does not have either. A mark below the pruned
-    changes comes from a lagging view of fleet, and proves nothing.
+    A mark at or after `offset` proves it. A lower mark proves it only if the outbox has no entry from the mark on. An
+    entry at or after `offset` counts too: the outbox has only the last change of each node, so the entry may have
+    replaced one below `offset` that fleet does not have. A mark below `forwarded` comes from a lagging view of fleet,
+    and proves nothing.
     """
     return mark >= offset or (mark >= state.forwarded and not state.has_unforwarded_from(mark))
 
@@ -92,7 +92,7 @@ class _Items(NamedTuple):
 
 
 class _Behind(NamedTuple):
-    """The command behind neighbouring items, and the number of these items."""
+    """A run of consecutive items with the same command: the command, and the number of items."""
 
     cause: CauseRow
     items: int
@@ -113,7 +113,7 @@ def _size(items: _Items, causes: Sequence[_Behind]) -> int:
 
 
 def _with_room(state: ZonesState, first: int) -> list[int]:
-    """The number of records, from this place on, whose nodes fit one forward; at least one."""
+    """The offsets of the records, from this outbox index on, whose nodes fit one forward; at least one."""
     items = count = 0
     for offset in state.outbox_offsets[first : first + MAX_FORWARD_ITEMS]:
         items += state.latest_changes_in(offset)

@@ -1,8 +1,9 @@
 """The ComputeDomainClique of a clique and the status of a ComputeDomain, from the cliques fold. Pure.
 
-A row of a node in the fold is as the fold has it. A row of another node was written by someone else: it stays while its
-claim is on the way, and is left out if its index is out of range or belongs to a node in the fold, whose claim is the
-older one. Upstream's daemons find their row by nodeName and compare only its address.
+The fold determines the row of each node that holds an index in it. Other writers wrote the rows of other nodes. Such a
+row stays while the node's claim is on its way to the log. Otherwise it is removed if its index is out of range, or if a
+node in the fold holds the index: the claim of that node is older. Upstream's daemons find their row by nodeName and
+compare only its address.
 
 Every daemon pod owns the object, so that the garbage collector removes it with the last pod. The fold knows the uid of
 a pod, which is the claim's incarnation; the watched pods know its name.
@@ -31,15 +32,15 @@ from schemas.kubernetes.objects import OwnerReference
 from schemas.resources.compute_domain import CLIQUE_LABEL, COMPUTE_DOMAIN, COMPUTE_DOMAIN_CLIQUE, DOMAIN_LABEL
 
 POSITION_ANNOTATION = "dpuplane.io/position"
-"""GENERATION/OFFSET: the log that the rows were computed from. An older one never replaces a newer one."""
+"""The log position that the rows were computed from (GENERATION/OFFSET). Older rows never replace newer rows."""
 NO_FABRIC_INDEX = -1
 
 Mode: TypeAlias = Literal["assign", "beside"]
-"""assign: the plane alone writes rows. beside: upstream's daemons write theirs too, and their rows are claims."""
+"""`assign`: only the plane writes rows. `beside`: upstream's daemons write rows, too, and these rows are claims."""
 
 
 class LogPlace(NamedTuple):
-    """A position of a cliques partition; it compares across restores of the log."""
+    """A position of a cliques partition. The generation orders positions across restores of the log."""
 
     generation: int
     offset: int
@@ -49,8 +50,8 @@ class LogPlace(NamedTuple):
 
 
 class CliqueRows(NamedTuple):
-    """The rows that an object should have; what is wrong with rows that it has, by node; and the nodes whose rows stay
-    though the fold has no claim of theirs."""
+    """The rows that an object should have, the faults of its present rows by node, and the nodes whose rows stay
+    without a claim in the fold."""
 
     rows: list[DaemonRow]
     faults: Mapping[str, str]
@@ -65,7 +66,7 @@ class CliqueWrite(NamedTuple):
 
 
 class CliqueId(NamedTuple):
-    """A clique by the uid of its domain and its own id."""
+    """The identity of a clique: the uid of its domain, and the id of the clique in the domain."""
 
     domain: str
     clique: str
@@ -85,7 +86,7 @@ def domain_of(found: CliqueObject) -> str:
 
 
 def node_name(node: str) -> str:
-    """The name of the Node of a fold's node, which may be SOURCE/NAME."""
+    """The name of the Node object for a node of the fold. The fold may name the node SOURCE/NAME."""
     return node.rpartition("/")[2]
 
 
@@ -100,7 +101,7 @@ def place_of(found: CliqueObject | None) -> LogPlace:
 def clique_rows(
     state: CliquesState, of: CliqueId, shown: CliqueObject | None, pods: DaemonPods, mode: Mode
 ) -> CliqueRows:
-    """The rows of a clique's object. `shown` is the object as it is."""
+    """The rows of a clique's object. `shown` is the present object; None if it does not exist."""
     live = pods.newest_by_node(of.domain, of.clique)
     rows: dict[str, DaemonRow] = {}
     faults: dict[str, str] = {}
@@ -135,10 +136,10 @@ def clique_write(
     place: LogPlace,
     is_domain_gone: bool = False,
 ) -> CliqueWrite | None:
-    """The write that gives an object these rows and owners; None if it has them.
+    """The write that gives an object these rows and owners; None if the object needs no write.
 
-    An object without rows and owners, which the garbage collector would keep, is deleted with its domain only: daemons
-    that start make it without rows.
+    The garbage collector keeps an object without owners. Without rows and owners, the object is deleted only after its
+    domain is gone, because starting daemons create the object without rows.
     """
     labels = {DOMAIN_LABEL: of.domain, CLIQUE_LABEL: of.clique}
     if shown is None:
@@ -178,7 +179,7 @@ def clique_write(
 def owners_of(
     state: CliquesState, of: CliqueId, shown: CliqueObject | None, pods: DaemonPods, namespace: str
 ) -> list[OwnerReference]:
-    """The owners of a clique's object: those that it has, without pods that are gone, and the pods of its rows.
+    """The owners of a clique's object: its present owners except deleted pods, and the pods of its rows.
 
     An object without rows keeps its owners, so that the garbage collector finds all of them gone.
     """
@@ -213,7 +214,7 @@ def domain_status(state: CliquesState, domain: DomainObject, pods: DaemonPods) -
 
 
 def domain_status_body(domain: DomainObject, wanted: DomainStatus) -> dict[str, Any] | None:
-    """The object to PUT to the status of a domain; None if it has this status."""
+    """The object to PUT to the status of a domain; None if the domain has this status already."""
     shown = domain.status
     if shown is not None and shown.status == wanted.status and _by_name(shown) == _by_name(wanted):
         return None
@@ -261,7 +262,7 @@ def _status(member: CliqueMember) -> str:
 
 
 def _is_newer_readiness(known: DaemonRow, row: DaemonRow, member: CliqueMember, pod: DaemonPod | None) -> bool:
-    """Whether a daemon's own row says ready before the log does: its pod is ready, and the same one."""
+    """Whether a daemon's row shows readiness that the log lacks. Its pod must be ready, and be the pod of the claim."""
     return (
         known.status == READY
         and known.ip_address == row.ip_address
@@ -281,9 +282,9 @@ def _foreign_rows(
     *,
     is_leftover_kept: bool,
 ) -> CliqueRows:
-    """The rows of an object that stay without a claim in the fold. Where daemons write rows, the row of one can be
-    watched before its pod is. A row with a fault stays while its pod claims another index: a daemon without a row would
-    choose one meanwhile.
+    """The rows of an object that stay without a claim in the fold. Where daemons write rows, the watch may report a
+    daemon's row before its pod. A row with a fault stays while its pod claims another index: without a row, the daemon
+    would choose an index itself.
     """
     found = state.cliques.get(of.key)
     left = {node_name(node) for node in found.left} if found is not None else set()

@@ -26,12 +26,12 @@ class DaemonPod(NamedTuple):
 
     @property
     def can_claim(self) -> bool:
-        """Whether the pod has all that a claim needs."""
+        """Whether the pod has a clique, a node and an address, as a claim needs, and is not terminating."""
         return bool(self.clique and self.node and self.address) and not self.is_terminating
 
 
 def read_daemon_pod(pod: Pod) -> DaemonPod | str | None:
-    """The daemon pod of an object, None if it is no daemon pod, or what is wrong with it in one sentence."""
+    """The daemon pod of a Pod object; None if the object is not a daemon pod; one sentence if a field is invalid."""
     labels = pod.metadata.labels or {}
     domain, clique, node = labels.get(DOMAIN_LABEL, ""), labels.get(CLIQUE_LABEL), pod.spec.node_name
     if not domain:
@@ -70,13 +70,13 @@ class DaemonPods:
         """Uids of pods by domain."""
         self._by_clique: dict[tuple[str, str | None], dict[str, None]] = {}
         self.gone: dict[str, str] = {}
-        """Domains of pods of which a deletion was watched, by the pod's uid. The reader removes what it has used."""
+        """Domains of pods that the watch reported as deleted, by pod uid. The reader removes the entries after use."""
         self.faults: dict[str, str] = {}
-        """What is wrong with a pod, by its name."""
+        """The fault of each invalid pod, in one sentence, by the name of the pod."""
         self.lists = 0
         """The number of complete lists."""
         self.went_back = False
-        """Whether the API server was set back, and pods that are absent from its lists may run all the same."""
+        """Whether the API server was restored from an older backup. Pods that its lists lack may then still run."""
         self._listed: set[str] | None = None
         self._listeners: list[Callable[[str], None]] = []
         self._list_listeners: list[Callable[[], None]] = []
@@ -88,7 +88,7 @@ class DaemonPods:
             self._list_listeners.append(on_list)
 
     def newest_by_node(self, domain: str, clique: str | None = None) -> dict[str, DaemonPod]:
-        """The newest pod of each node of a domain, or of a clique: two exist while one terminates or is unreachable."""
+        """The newest pod of each node of a domain or clique. A node has two while one terminates or is unreachable."""
         uids = self.by_domain.get(domain, {}) if clique is None else self._by_clique.get((domain, clique), {})
         found: dict[str, DaemonPod] = {}
         for uid in uids:

@@ -28,14 +28,14 @@ _FINISHED = {
     "Ended": ("Ended", "nothing waits any more: the nodes came back, or a later command replaced the change"),
 }
 _UNKNOWN: Document = HoldStatus().model_dump(by_alias=True, exclude_none=True)
-"""The content of a hold of which nothing is known, with the defaults that the API server fills in."""
+"""The content of the status of an unknown hold, with the defaults that the API server fills in."""
 
 
 def hold_status(
     number: int, fleet: FleetState, written: Document, position: Position, *, observed_generation: int, time_ms: int
 ) -> StatusBody | None:
-    """The status of a hold's object, which has the status `written`. None for a number that fleet has not used yet:
-    another replica is ahead."""
+    """The status of a hold's object. `written` is the present status of the object. The result is None if fleet
+    has not used the number yet in this replica, because another replica is ahead."""
     row = fleet.holds.rows.get(hold_key(number)) or fleet.rejected.rows.get(hold_key(number))
     if row is not None:
         content = _content(row, fleet)
@@ -49,7 +49,7 @@ def hold_status(
 
 
 def open_numbers(fleet: FleetState) -> Iterable[int]:
-    """The numbers of the holds that wait, ascending."""
+    """The numbers of the open holds, in ascending order."""
     return sorted(row.id for row in fleet.holds.rows.values())
 
 
@@ -72,7 +72,7 @@ def _content(row: Hold, fleet: FleetState) -> dict[str, Any]:
 
 
 def _ended(number: int, fleet: FleetState, written: Document) -> dict[str, Any]:
-    """The last content of a hold that fleet no longer has. A final state that was written stays: fleet forgets how
+    """The last content of a hold that fleet no longer has. A final state in `written` stays, because fleet forgets how
     old holds ended."""
     found = {**_UNKNOWN, **without_stamps(written)}
     if found["hold"] != number:
@@ -91,8 +91,8 @@ def _final_state(outcome: CommandOutcome | None) -> str:
 
 
 def _outcome_of(number: int, fleet: FleetState) -> CommandOutcome | None:
-    """How a hold ended, if fleet remembers it: under the hold's number or, for a hold of members, its command. There is
-    none for members without a command."""
+    """The outcome of a hold, if fleet still stores it. Its key is the number of the hold or, for a hold of members, the
+    command. A hold of members without a command has no outcome."""
     rows = fleet.command_outcomes.rows
     return rows.get(hold_key(number)) or next((row for row in rows.values() if row.hold == number), None)
 

@@ -1,7 +1,8 @@
-"""The objects of one collection, as a list-watch reports them: what readers and writers of an edge share.
+"""The objects of one collection, as a list-watch reports them. The readers and writers of an edge share this cache.
 
-A writer puts the answer to its own write here, so that it does not write from an older state while the watch is behind.
-An older version of an object never replaces a newer one, except after the API server was set back.
+A writer puts the API server's response to its write here, so that its next write does not start from an older state
+while the watch is behind. An older version of an object never replaces a newer one, except after the API server was
+restored from an older backup.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class ObjectCache(Generic[T]):
         self.is_complete = False
         """Whether every object of the collection was listed at least once."""
         self.went_back = False
-        """Whether the API server was set back since a reader reset this."""
+        """Whether the API server was restored from an older backup since a reader last reset this flag."""
         self._key = key
         self._listed: dict[str, T] | None = None
         self._listeners: list[Callable[[T], None]] = []
@@ -49,7 +50,7 @@ class ObjectCache(Generic[T]):
         self.put(item)
 
     def put(self, item: T) -> None:
-        """Take in an object, unless a newer version of it is known."""
+        """Store an object, unless the cache has a newer version of it."""
         known = self.objects.get(self._key(item))
         if known is not None and _version(item) < _version(known):
             return

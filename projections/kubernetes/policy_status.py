@@ -1,4 +1,4 @@
-"""The status of a RulePolicy: whether fleet has the policy as the object states it, and what it selects."""
+"""The status of a RulePolicy: whether fleet has the policy of its spec, and how many zones and addresses it selects."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _ready(name: str, spec: RulePolicySpec, policy: Policy | None, hold: int | N
 
 
 def _stated(name: str, spec: RulePolicySpec) -> Policy:
-    """The policy that an object states."""
+    """The policy that the spec of an object describes."""
     ports = [*chain.from_iterable((each.first, each.last) for each in spec.ports)]
     envelope = Envelope("", name, "", 0)
     event = PolicySet(
@@ -69,7 +69,7 @@ def _zones(policy: Policy, fleet: FleetState) -> int:
 
 
 def _addresses(policy: Policy, fleet: FleetState, addresses: Mapping[tuple[int, ...], int]) -> int:
-    """Addresses of nodes with the labels that the policy selects; an address of several nodes counts once."""
+    """The number of addresses of the nodes that the policy selects; an address of several nodes counts once."""
     sets = fleet.labels.sets
     return sum(
         count

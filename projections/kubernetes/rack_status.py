@@ -1,10 +1,11 @@
 """The status of a DPURack: the state of a zone in at most 2 kB, whatever its size.
 
-What does not fit is left out: first the members, which are listed all or not at all, then the last offenders.
+If the status is too large, it leaves out the members first, which are listed all or not at all, then the last
+offenders.
 
 A change of rules needs a second or two to reach the hardware of all DPUs. The condition RulesInstalled ignores the
 changes of the last seconds: otherwise each join of a node would flip it twice in every zone, and each flip is a write.
-The version and the counts in `rules` state the present.
+The version and the counts in `rules` include these changes.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ READY_CONDITION = "Ready"
 RULES_INSTALLED = "RulesInstalled"
 
 INSTALL_GRACE_MS = 15_000
-"""Age below which a change of rules that is not in hardware leaves RulesInstalled true."""
+"""RulesInstalled stays true while the earliest change of rules that is not in hardware is younger than this."""
 MAX_LISTED = 2_048
-"""Nodes of a zone whose names are folded into ranges. Names of more nodes seldom fit, and folding them takes long."""
+"""Maximum nodes of a zone whose names are listed as ranges. More names seldom fit, and folding them takes long."""
 MAX_RANGE_CHARACTERS = 253
 MAX_REASON = 120
 MAX_DPU = 100
@@ -50,7 +51,7 @@ class RackStates(NamedTuple):
 
 
 def names_by_zone(state: ZonesState, zones: Collection[str]) -> dict[str, list[str]]:
-    """The names of the nodes of these zones, without the zones that have too many."""
+    """The names of the nodes of these zones, without zones that have more than MAX_LISTED nodes."""
     found: dict[str, list[str]] = {zone: [] for zone in zones if 0 < state.node_counts.get(zone, 0) <= MAX_LISTED}
     if found:
         for name, row in state.nodes.rows.items():

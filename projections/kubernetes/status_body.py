@@ -2,7 +2,7 @@
 
 The content follows from the folds and decides whether a write is needed. The stamps are the position in the log and the
 times of transitions. They alone are no reason to write, because the position changes with every record. The time of a
-transition is that of the fold, so all replicas stamp about the same time, also one that folds the record later.
+transition is the fold time, so all replicas stamp about the same time, even a replica that folds the record later.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _STAMPS_ONLY: Document = {_POSITION: dict.fromkeys(("generation", "fleet", "zone
 
 
 class Position(NamedTuple):
-    """The part of the log that a status was computed from: the log's generation, and the next offset of fleet and of
-    the partitions of the zone."""
+    """The log position that a status was computed from: the log's generation, and the next offset of fleet and of the
+    zone's partitions."""
 
     generation: int
     fleet: int
@@ -32,7 +32,7 @@ class Position(NamedTuple):
     installs: int = 0
 
     def is_refused_after(self, written: Position) -> bool:
-        """Whether the API server refuses this position after that one, because a part of it would go back."""
+        """Whether the API server refuses to replace `written` by this position, because one of its numbers is lower."""
         if self.generation != written.generation:
             return self.generation < written.generation
         return any(mine < theirs for mine, theirs in zip(self, written, strict=True))
@@ -57,7 +57,7 @@ class Condition(NamedTuple):
 
 
 class StatusBody(NamedTuple):
-    """A status without its stamps, and the position and fold time that it is of."""
+    """A status without its stamps, and the position and fold time at which it was computed."""
 
     content: Document
     position: Position
@@ -65,16 +65,16 @@ class StatusBody(NamedTuple):
 
 
 class Difference(Enum):
-    """How a status differs from what an object has."""
+    """The difference between a status and the present status of an object."""
 
     NONE = 0
     CONTENT = 1
     CONDITION = 2
-    """A condition has another status, or the object has none: a person may wait for it."""
+    """The status of a condition differs, or the object lacks the condition. A person may wait for the change."""
 
 
 def difference(body: StatusBody, written: Document) -> Difference:
-    """How a status differs from the one that an object has, stamps aside."""
+    """The difference between a status and the present status of an object, except for stamps."""
     if _statuses(body.content) != _statuses(written):
         return Difference.CONDITION
     return Difference.NONE if body.content == without_stamps(written) else Difference.CONTENT

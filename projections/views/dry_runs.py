@@ -2,10 +2,10 @@
 
 The functions that decide a command also compute its effect: the plan under an edit (`propose`), the slots that would be
 freed (`evaluate`). A dry run turns that into prefixes, and counts the addresses whose verdict changes. Prefixes alone
-mislead: a drop policy adds prefixes to a table and denies; an address that leaves splits the prefix of its neighbours,
-whose verdict stays. `TableEffects` copies the state that must be consistent: the present covers, and the addresses that
-would be in each set. Computing covers takes some milliseconds per set, so `effects` is an iterator that its reader can
-pause.
+mislead: a drop policy adds prefixes to a table and yet denies traffic, and the leave of an address splits the prefix of
+its neighbours, whose verdict does not change. `TableEffects` copies the state that must be consistent: the present
+covers, and the addresses that would be in each set. Computing covers takes some milliseconds per set, so `effects` is
+an iterator that its reader can pause.
 
 Zones whose tables would change in the same way share one effect. A held change is shown as if it were approved.
 """
@@ -66,8 +66,8 @@ class ZoneEffect(NamedTuple):
 
 
 class _Side(NamedTuple):
-    """One rule's set before or after the change: its present cover, or the addresses to be covered; and the names of
-    its policies."""
+    """The set of one rule, before or after the change: the names of its policies, and either its present cover (`now`)
+    or the addresses to be covered (`picked`)."""
 
     policy: str
     now: PrefixChange | None
@@ -86,7 +86,7 @@ class TableEffects:
         self._covered: dict[int, tuple[Keys, Keys]] = {}
 
     def effects(self) -> Iterator[ZoneEffect | None]:
-        """Yield the effect on each group, and None in between where the reader can pause."""
+        """Yield the effect on each group. Between effects, yield None wherever the reader can pause."""
         for zones, verdict_counts, rules in self._groups:
             changes = []
             for rule, (before, after) in rules.items():
@@ -136,7 +136,7 @@ class DryRun(NamedTuple):
 
 
 def of_change(state: FleetState, change: Any, version: int) -> DryRun:
-    """The effect on tables of a change that fleet decided, as if it were approved where it is held."""
+    """The effect on tables of a change that fleet decided. A held change is treated as approved."""
     match change:
         case EditApplied(proposal, charged, _):
             denied = [count for (kind, _), count in charged.items() if kind == DENIED_BY_CHANGE]
@@ -238,7 +238,7 @@ def of_leaves(state: FleetState, moves: Sequence[MemberChange]) -> TableEffects:
 
 
 def _turned(plan: Plan, number: int, shifts: Mapping[tuple[int, int], int]) -> VerdictCounts:
-    """The verdicts that change in a list, given the addresses that move between sets."""
+    """The number of verdicts that change in a list. `shifts` counts addresses by their sets before and after."""
     allowed = denied = 0
     for (before, after), count in shifts.items():
         had, becomes = plan.allows(number, before), plan.allows(number, after)

@@ -2,8 +2,8 @@
 DPU's hardware, up to the first step that is missing.
 
 The data comes from the folds, and from the DPU's last report to its relay. A completed step names its time and its
-record as far as these are known; a missing step names what it waits for. The verdict follows from the listed rules,
-which hold an address of the node: an address that is reachable now, or one that the zone stated.
+record as far as these are known; a missing step names what it waits for. The verdict follows from the listed rules.
+Each of them holds an address of the node: a reachable address, or an address in the node's row of its zone.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ from projections.zones.rows import Dpu, Node
 from projections.zones.state import ZonesState
 
 _MAX_QUOTED_NAMES = 5
-"""The number of other nodes with an address that a sentence names."""
+"""Maximum number of other nodes with the same address that a sentence names."""
 
 
 class AddressView(NamedTuple):
-    """A rule of the table that holds an address. `version` is 0 if history does not reach back to it."""
+    """A rule of the table that holds an address. `version` is the table's version since which the rule holds it; 0 if
+    history does not reach back that far."""
 
     address: str
     prefix: str
@@ -128,7 +129,7 @@ def is_remembered(name: str, fleet: FleetState, zones: Iterable[ZonesState]) -> 
 
 
 def _sentence(about: ExplainQuery, fleet: FleetState, said: Mapping[str, Sequence[Verdict]]) -> str:
-    """The verdicts as one sentence. It says so if only other nodes hold an address in the tables."""
+    """The verdicts as one sentence. The sentence names the addresses that only other nodes hold in the tables."""
     if not said and about.node is None:
         ended = fleet.tombstones.rows.get(about.node_name)
         if ended is None:
@@ -178,7 +179,7 @@ def _stated(about: ExplainQuery, fleet: FleetState) -> StepView:
 
 
 def _accepted(about: ExplainQuery, fleet: FleetState) -> StepView:
-    """Whether fleet has the node as its zone stated it, and the state is effective."""
+    """The step `accepted`: fleet has the node's state from its zone, and that state is effective."""
     member, node = fleet.members.rows.get(about.node_name), about.node
     if node is None:
         if (hold := hold_of(fleet, about.node_name)) >= 0:
@@ -296,14 +297,14 @@ def _unreported(version: int) -> str:
 
 
 def _addresses(about: ExplainQuery, fleet: FleetState) -> list[Address]:
-    """The node's reachable addresses, and the addresses that its zone stated."""
+    """The node's reachable addresses, and the addresses in its row of its zone."""
     stated = [about.node] if about.node is not None else []
     rows: list[Member | ReachableState | Node] = [*_effective(about, fleet), *stated]
     return [address for address in dict.fromkeys(a for row in rows for a in (row.address4, row.address6)) if address]
 
 
 def _conflicts(about: ExplainQuery, fleet: FleetState, addresses: Iterable[Address]) -> Iterator[str]:
-    """Other nodes that hold an address of this one; their rules apply to it too."""
+    """Other nodes that hold an address of this node; the rules for those nodes apply to the address, too."""
     for address in addresses:
         names = {fleet.slot_table.names[slot] for slot in fleet.slot_table.address_index.slots_of(address)} - {
             about.node_name

@@ -1,4 +1,4 @@
-"""Views of nodes: partition and zone, the state in the zone, and the state of their addresses in fleet."""
+"""Views of nodes: their state in their zone, and the state of their addresses in fleet."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def view(name: str, node: Node | Member, fleet: FleetState) -> NodeView:
 def retained_nodes(
     fleet: FleetState, zone: str, number_of: Callable[[str], int], there: Mapping[int, Container[str]]
 ) -> dict[int, dict[str, Member]]:
-    """Nodes that left and are retained by holds, of one zone or of all zones, by the partition of their zone."""
+    """Nodes that left and that holds retain, by the partition of their zone. An empty `zone` means all zones."""
     kept: dict[int, dict[str, Member]] = {}
     for names in fleet.held_names.values():
         for name in names:
@@ -88,7 +88,7 @@ def _addresses(node: Node | Member) -> tuple[str, ...]:
 def _conflicts(name: str, node: Node | Member, member: Member | None, fleet: FleetState) -> tuple[str, ...]:
     """Other nodes that hold one of the node's addresses, or wait for it.
 
-    An address that this node also holds is a shared one; shared addresses are looked up without a search.
+    If this node holds the address, too, the address is shared, and shared addresses are looked up without a search.
     """
     holders = fleet.slot_table.address_index
     is_held = member is not None and (member.slot >= 0 or member.held) and _says(member) == _says(node)

@@ -23,7 +23,7 @@ from projections.installs.rows import LEVELS, UNKNOWN_MS, InstallsState, Level, 
 from projections.zones.state import ZonesState
 
 SHOWN_CHANGES = 120
-"""The number of newest versions with latencies in the view."""
+"""Maximum number of versions in the view of latencies, which shows the newest versions."""
 
 EDGES_MS = (0, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, -1)
 """Boundaries of the latency buckets; the last bucket is open-ended."""
@@ -91,7 +91,7 @@ class ProgressViews:
     def view(
         self, zone: str, state: ZonesState, fleet: FleetState, installs: InstallsState, epoch: int
     ) -> ProgressView:
-        """The view of a zone. `epoch` is that of the present tables: reports of another epoch come from before a
+        """The view of a zone. `epoch` is the epoch of the present tables: reports of another epoch come from before a
         restore."""
         now = tables.table(fleet, zone)
         dpus = state.dpu_index.zone(zone)
@@ -190,7 +190,8 @@ def _reach(zone: str, numbers: list[int], ordinals: int, installs: InstallsState
 def _waiting_ms(zone: str, there: BitMap, installs: InstallsState) -> int:
     """Append time of the earliest remembered version that some of these DPUs do not have in hardware.
 
-    A DPU that has a version has all earlier ones, so the DPUs with one version are those of all versions from it on.
+    A DPU that has a version has all earlier versions, too. So the DPUs with a version are found in the row of that
+    version and in the rows of all later versions.
     """
     missing, pending_since_ms = BitMap(there), 0
     for number in reversed(installs.numbers[zone]):

@@ -82,7 +82,7 @@ def ports_text(ports: Sequence[int]) -> str:
 
 
 def _ranges(rules: Sequence[Matching], protocol: str) -> dict[tuple[bool, str], list[int]]:
-    """Port ranges of a protocol, each with its verdict. A protocol without ports has one."""
+    """Port ranges of a protocol, by verdict. A protocol without ports has one range."""
     speaking = [found for found in rules if found.rule.protocol in ("any", protocol)]
     starts = {0}
     for found in speaking:

@@ -73,8 +73,8 @@ class InstallsView(NamedTuple):
 
 
 class FrozenView(NamedTuple):
-    """A freeze of a zone: the principal that set it, and the changes of the table and steps of DPUs that wait for
-    its end."""
+    """A freeze of a zone: the principal that set it, and the numbers of DPUs and of steps that wait for its end. A
+    waiting DPU is not known to have applied the zone's present table."""
 
     freeze_time_ms: int
     frozen_by: str
@@ -125,8 +125,8 @@ def view(zone: str, state: ZonesState, fleet: FleetState) -> ZoneView:
 def frozen(zone: str, state: ZonesState, fleet: FleetState, reported: InstallsState, epoch: int) -> FrozenView | None:
     """The work that a freeze of the zone, or of all zones, holds up; None if the zone is not frozen.
 
-    A DPU waits if no relay has reported that it applied the zone's present table. Without a report of any DPU, all of
-    them wait, since the earliest change that was not reported.
+    A DPU waits if no relay has reported that it applied the zone's present table. If no DPU was reported, all
+    DPUs wait, since the earliest change that was not reported.
     """
     freeze = fleet.freezes.rows.get(zone) or fleet.freezes.rows.get(ANY_ZONE)
     if freeze is None:

@@ -105,8 +105,8 @@ class ZonesFold:
     def rewind(self, state: ZonesState, time_ms: int) -> None:
         """Correct the state for a clock that was fast and has been set back to `time_ms`.
 
-        Deadlines that lie too far ahead become a full step from now, so that attempts still time out. Snapshots with a
-        later time get this one, so that new snapshots do not count as older.
+        A deadline that lies further ahead than a full step moves to a full step after `time_ms`, so that attempts still
+        time out. A snapshot with a later time gets `time_ms`, so that new snapshots do not count as older.
         """
         state.rewind(time_ms)
 

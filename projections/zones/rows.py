@@ -22,8 +22,8 @@ class Node(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     `changed` and `changed_ms` are the offset and the append time of the record that changed it last.
 
-    `address4` is 0 for none, `address6` is 16 bytes or empty. `agent` has bits for the parts that the node's own agent
-    stated (AGENT_JOINED and the like), 0 if an operator stated all of it.
+    `address4` is 0 for none, `address6` is 16 bytes or empty. `agent` has bits for the fields that the node's own
+    agent set (AGENT_JOINED and the like). It is 0 if an operator set all fields.
     """
 
     zone: str
@@ -42,7 +42,7 @@ class NodeTombstone(msgspec.Struct, frozen=True, gc=False, array_like=True):
     and the append time of the record that removed the node.
 
     `state` is one of the states of MembershipChanged. `last_present_ms` is the append time of the last record that
-    stated the node to be present. It is 0 if the node's own agent had joined it: such a join never removes the node
+    kept the node present. It is 0 if the node's own agent had joined it: such a join never removes the node
     from another zone.
     """
 
@@ -63,13 +63,13 @@ class CauseRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class JoinActor(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The actor of single-node joins of new nodes, from this record on up to the next row."""
+    """The actor of single-node joins of new nodes, from the offset of this row up to the offset of the next row."""
 
     actor: str
 
 
 class SourceSnapshot(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The last snapshot of a zone that a source completed, at this offset."""
+    """The last snapshot of a zone that a source completed. `offset` is the offset of its SnapshotCompleted."""
 
     count: int
     list_hash: bytes
@@ -163,5 +163,5 @@ class Dpu(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     @property
     def phase_attempts(self) -> int:
-        """The number of attempts at the present phase, for display."""
+        """The number of attempts at the present phase."""
         return self.attempt - self.entered

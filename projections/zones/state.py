@@ -51,7 +51,7 @@ class ZonesChange(NamedTuple):
 
 
 class ZonesState:
-    """The tables of a partition of topic zones, and what is derived from them.
+    """The tables of a partition of topic zones, and the data derived from them.
 
     Nodes, DPUs and zones are keyed by name, snapshots by `zone/source`. The outbox is derived, and keyed by offset.
     """
@@ -120,8 +120,8 @@ class ZonesState:
         return bool(self.outbox_offsets) and self.outbox_offsets[0] < mark
 
     def count_new(self, names: Sequence[str]) -> int:
-        """The number of leading names that are new to the partition: of no node, of no tombstone that fleet has not
-        folded, and not given before."""
+        """The number of leading names that are new to the partition. A new name belongs to no node and to no tombstone
+        that fleet has not folded, and does not repeat an earlier name."""
         nodes, tombstones = self.nodes.rows.keys(), self.tombstones.rows.keys()
         seen = set(names)
         if len(seen) == len(names) and nodes.isdisjoint(names) and tombstones.isdisjoint(names):
@@ -167,7 +167,7 @@ class ZonesState:
         return self.join_actors.rows[str(self._actor_offsets[place])].actor if place >= 0 else ""
 
     def has_one_join_actor(self, first: int, last: int) -> bool:
-        """Whether `join_actor_of` is the same for every record from one of these offsets to the other."""
+        """Whether `join_actor_of` is the same for all records from offset `first` to offset `last`."""
         return bisect_right(self._actor_offsets, first) == bisect_right(self._actor_offsets, last)
 
     def latest_changes_in(self, offset: int) -> int:
@@ -198,8 +198,8 @@ class ZonesState:
             self.marks.put(_MARKS, change.marks)
 
     def rewind(self, time_ms: int) -> None:
-        """Set the fold time back to `time_ms`: reset the deadlines of attempts that began later, and bring forward
-        the times of snapshots."""
+        """Set the fold time back to `time_ms`: lower the deadlines that lie further ahead than a full step, and the
+        times of later snapshots."""
         late = {key: row for key, row in self.snapshots.rows.items() if row.said_ms > time_ms}
         self.snapshots.put_all({key: replace(row, said_ms=time_ms) for key, row in sorted(late.items())})
         rows: dict[str, Dpu] = {}
@@ -219,7 +219,7 @@ class ZonesState:
                 self.dpus.put(name, dpu)
 
     def _add(self, new: NewNodes) -> None:
-        """Add nodes that are new to the partition, by one record or by one each."""
+        """Add nodes that are new to the partition: from one record, or from one record per node."""
         names, zones, offsets = new.event.names, new.zones, new.offsets
         for zone, count in Counter(zones).items() if len(zones) > 1 else ((zones[0], len(names)),):
             if zone not in self.zone_rows.rows:
@@ -238,7 +238,7 @@ class ZonesState:
         self._latest_changes_in.update(zip(offsets, repeat(1), strict=False))
 
     def _note_actors(self, offsets: Sequence[int], actors: Sequence[str]) -> None:
-        """Note the actors of single-node joins at these offsets."""
+        """Store the actors of single-node joins at these offsets: one row per run of equal actors."""
         last = self.join_actor_of(offsets[0])
         for offset, actor in zip(offsets, actors, strict=True):
             if actor != last:

@@ -1,6 +1,6 @@
 """Decisions on records about DPUs: registrations, requests of operators, step events, and deadlines.
 
-Each record becomes a trigger of the lifecycle's table. Its result may free capacity in the zone, and then the same
+Each record becomes a trigger of the lifecycle's table. The transition may free capacity in the zone, and then the same
 record admits the next DPUs of the queue.
 """
 
@@ -98,7 +98,7 @@ def apply_step_event(state: ZonesState, event: StepEvent, at: RecordMetadata) ->
 
 
 def expire(state: ZonesState, event: DeadlinePassed, at: RecordMetadata) -> Decision:
-    """End an attempt at its deadline, if the record's own time has reached it."""
+    """End an attempt at its deadline, if the append time of the record has reached the deadline."""
     name = event.envelope.subject
     row = state.dpus.rows.get(name)
     if event.kind != STEP_DEADLINE or row is None:

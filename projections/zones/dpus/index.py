@@ -11,8 +11,8 @@ from projections.zones.rows import Dpu
 
 
 class ZoneDpus:
-    """The DPUs of one zone. `unavailable` counts, per node out of service, the DPUs that require it; `phases` the
-    DPUs by phase, for display; `stuck` are DPUs that need an operator."""
+    """The DPUs of one zone. For each node out of service, `unavailable` counts the DPUs that require it. `phases`
+    counts the DPUs by phase, for display. `stuck` contains the DPUs that need an operator."""
 
     __slots__ = ("installing", "names", "phases", "queue", "retry_queue", "stuck", "unavailable", "used")
 
@@ -35,7 +35,7 @@ class ZoneDpus:
 class DpuIndex:
     """The DPUs of all zones of the partition, and the DPUs with an open or running step, in no particular order.
 
-    `registrations` is another object whenever a DPU has got or lost an ordinal.
+    `registrations` is replaced by a new object whenever a DPU gets or loses an ordinal.
     """
 
     def __init__(self) -> None:
@@ -107,5 +107,5 @@ def host_of(name: str, dpu: Dpu) -> str:
 
 
 def is_stuck(dpu: Dpu) -> bool:
-    """Whether a DPU needs an operator: it failed, is paused, or was swapped for another card."""
+    """Whether a DPU needs an operator: its step failed, it is paused, or it was swapped for another card."""
     return dpu.phase == ERROR or dpu.failures > 0 or dpu.paused or dpu.swapped

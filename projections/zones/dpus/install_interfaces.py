@@ -1,7 +1,7 @@
 """Install interfaces: how DPUs are installed, by the scheme of their BMC addresses.
 
-An interface has the form of its addresses, and its steps with their executors. A new interface is a row of INTERFACES
-here, and a backend for its scheme (deploy/composition/bmc_backends.py). The order of the steps is that of STEPS.
+An interface has the form of its addresses, and its steps with their executors. To add an interface, add a row to
+INTERFACES here, and a backend for its scheme (deploy/composition/bmc_backends.py). The steps run in the order of STEPS.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ _NO_INTERFACE = InstallInterface("")
 
 
 def step_of(bmc_address: str, phase: str) -> Step:
-    """The step of a DPU in this phase. An address that was replaced during the step may have had another interface."""
+    """The step of a DPU in this phase. If the address was replaced during the step, the new interface may lack the
+    phase; the step then comes from STEPS."""
     return _interface(bmc_address).steps.get(phase) or STEPS[phase]
 
 

@@ -39,7 +39,7 @@ from projections.zones.dpus.rollout import enter_phase
 from projections.zones.rows import Dpu
 
 MAX_ATTEMPTS = 20
-"""Attempts at one phase beyond the retry budget, so that a DPU whose provisioners all die ends in Error, too."""
+"""Maximum attempts at one phase beyond the retry budgets. A DPU whose provisioners all die thus ends in Error, too."""
 
 BACKOFF_MS, LONGEST_BACKOFF_MS = 2_000, 300_000
 
@@ -80,8 +80,8 @@ def transition(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
 
 
 def backoff_ms(name: str, attempt: int, failures: int) -> int:
-    """Half of a ceiling that doubles with each failure, plus a jittered share of the other half. Full jitter could
-    make every delay short, and exhaust the retries of a device while it reboots."""
+    """The retry delay: half of a ceiling that doubles with each failure, plus a random share of the other half. Full
+    jitter could make every delay short, and exhaust the retries of a device while it reboots."""
     drawn = int.from_bytes(blake2b(f"{name}/{attempt}".encode(), digest_size=8).digest(), "big")
     ceiling_ms = backoff_ceiling(failures - 1, BACKOFF_MS, LONGEST_BACKOFF_MS)
     half_ms = ceiling_ms // 2
@@ -91,7 +91,8 @@ def backoff_ms(name: str, attempt: int, failures: int) -> int:
 def wait_ms(row: Dpu, now_ms: int) -> int:
     """The delay until the next attempt.
 
-    A time further ahead than any backoff dates from a fast clock that was since corrected, and delays nothing.
+    If `not_before_ms` is further ahead than the longest backoff, a fast clock set it and was corrected since. It then
+    delays nothing.
     """
     left_ms = row.not_before_ms - now_ms
     return left_ms if 0 < left_ms <= LONGEST_BACKOFF_MS else 0
@@ -120,12 +121,12 @@ def _resume(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
 
 
 def _reopen(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
-    """Restart the step from its start; a running attempt loses it."""
+    """Restart the step. The result of an attempt that still runs is then refused."""
     return _begin_step(row, row.phase, trigger.at)
 
 
 def _retry_failed(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
-    """Retry the failed phase, from Error."""
+    """Retry the failed phase of a DPU in Error."""
     return _begin_step(row, row.resume, trigger.at)
 
 
@@ -266,7 +267,7 @@ def _without_attempt(row: Dpu, trigger: Trigger) -> Dpu:
 
 
 def _begin_step(row: Dpu, phase: str, at: RecordMetadata) -> Dpu:
-    """Begin a step at once, unless it is one that queues and this DPU is not among the admitted ones."""
+    """Begin a step at once. If it belongs to an install and the DPU is not admitted, the DPU is queued instead."""
     if phase in INSTALLING and row.phase not in INSTALLING:
         return _pending(row, phase, at)
     return enter_phase(row, phase, at)

@@ -37,7 +37,7 @@ CLUSTER = "cluster"
 
 
 class Step(NamedTuple):
-    """The work of one phase: what its executor is asked to do, and the deadline of one attempt."""
+    """The work of one phase: the operation that its executor performs, and the maximum duration of one attempt."""
 
     name: str
     executor: str

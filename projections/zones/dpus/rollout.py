@@ -1,7 +1,7 @@
 """The rollout of images: admission to installs. DPUs wait in a queue per zone and are admitted within its limits.
 
 Two limits bound a zone's blast radius: the number of DPUs that are installed at a time, and the number of nodes that
-are out of service for it. A failed DPU frees its place among the parallel installs, while its node stays out of
+are out of service for installs. A failed DPU frees its place among the parallel installs, while its node stays out of
 service: so repeated failures stop a rollout without an operator. A DPU whose node is already out of service goes first,
 and needs no capacity under the second limit.
 """
@@ -162,8 +162,8 @@ class _Unavailable:
 
 
 def _frees_capacity(changed: DpuChange) -> bool:
-    """Whether a record may free capacity: its DPU counts for less under a limit, or names another node. A record
-    about no DPU changes the limits."""
+    """Whether a record may free capacity: its DPU counts less towards a limit than before, or names another node. A
+    record about no DPU changes the limits."""
     old, new = changed.old, changed.new
     if old is None or _installing(new) < _installing(old):
         return True
@@ -179,7 +179,7 @@ def _installing(row: Dpu | None) -> int:
 
 
 def _queued(index: ZoneDpus, changed: DpuChange) -> Iterator[str]:
-    """Names in the order of admission, after this record."""
+    """The names of the queued DPUs after this record, in the order of admission."""
     new, stays = changed.new, _keeps_place(changed)
     is_in_line = _is_queued(new)
     for line, effect in ((index.retry_queue, True), (index.queue, False)):

@@ -1,14 +1,14 @@
 """Records about nodes, decided item by item: join, change, leave.
 
-An incarnation is (created_ms, uid). A record about an older incarnation than the stored one changes nothing. Of two
-created at the same time (Kubernetes counts seconds) the one that is later in the log is the newer; the same holds if
-the clock was fast when the stored one was appended (`projections/incarnations`). A record about the stored incarnation
-replaces its addresses, labels and zone.
+An incarnation is (created_ms, uid). A record about an older incarnation than the stored one changes nothing. If two
+incarnations were created at the same time (Kubernetes counts seconds), the later one in the log is newer. The same
+holds if the clock was fast when the stored incarnation was appended (`projections/incarnations`). A record about the
+stored incarnation replaces its addresses, labels and zone.
 
 An inferred leave is the only effect of missing data, so it needs evidence: the last snapshot of the node's source in
 this zone, which must be newer than the node's last change.
 
-A node agent may state only the parts of its node that it owns (`field_owners`).
+A node agent may set only the fields of its node that it owns (`field_owners`).
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ def _tombstone(old: Node, state: int, at: RecordMetadata) -> NodeTombstone:
 
 
 def _same(old: Node, row: Node) -> bool:
-    """Whether the stated node equals the stored one."""
+    """Whether both rows are equal, except for the record that changed the node last."""
     return (old.zone, old.created_ms, old.uid, old.address4, old.address6, old.labels, old.agent) == (
         row.zone,
         row.created_ms,
@@ -214,7 +214,7 @@ def _same(old: Node, row: Node) -> bool:
 
 
 def _is_about(old: Node, meant: tuple[int, str] | None) -> bool:
-    """Whether a leave of this incarnation applies to the stored node: it names the same or a later one, or none."""
+    """Whether a leave of incarnation `meant` applies to the stored node: `meant` is the same, later, or None."""
     return meant is None or meant[0] > old.created_ms or meant == (old.created_ms, old.uid)
 
 
@@ -252,7 +252,7 @@ def _cause(event: NodesJoined | NodesChanged | NodesLeft) -> CauseRow:
 
 def _decision(names: Collection[str], items: Sequence[ItemOutcome], change: ZonesChange) -> Decision:
     """The decision on all items: done if a node changed, refused if every item is refused, otherwise unchanged. `items`
-    has the items with another outcome."""
+    has the refused nodes, and the unchanged nodes for which there is a reason."""
     if change.nodes or change.tombstones:
         return Decision(change, Outcome("done", items=tuple(items)) if items else DONE)
     if len(items) == len(names) and all(item.code == "refused" for item in items):

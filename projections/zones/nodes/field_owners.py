@@ -1,12 +1,13 @@
 """Ownership of a node's fields between its node agent and operators: each label and each address has an owner.
 
 An operator owns the zone of a node and every label, except for label keys that the zone leaves to agents. An address
-belongs to the principal that stated it last. So a statement of an agent is merged into the node's row: labels of other
-keys and addresses of an operator stay unchanged, whether the agent repeats them or leaves them out. A statement beyond
-the agent's rights is refused whole: a label of another key, an address outside the zone's networks or in place of an
-operator's, another zone than the node's, a zone that does not exist. Repeating a stored value is always allowed.
+belongs to the principal that set it last. So a command of an agent is merged into the node's row: labels of other keys
+and addresses of an operator stay unchanged, whether the agent repeats them or leaves them out. If one value is beyond
+the agent's rights, all its values for the node are refused. An agent must not set a label of another key, an address
+outside the zone's networks, an address in place of an operator's address, a zone other than the node's, or a zone that
+does not exist. Repeating a stored value is always allowed.
 
-A statement of an operator is absolute: it also replaces the agent's labels and addresses, and takes ownership of them.
+A command of an operator is absolute: it also replaces the agent's labels and addresses, and takes ownership of them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from schemas.events import AGENT_ADDRESS4, AGENT_ADDRESS6, AGENT_JOINED
 
 
 def merged(name: str, stated: Node, old: Node | None, zone: Zone) -> Node | str:
-    """The row after a statement of the node's agent, or one sentence with the reason for a refusal."""
+    """The row after a command of the node's agent, or one sentence with the reason for a refusal."""
     if old is not None and old.zone != stated.zone:
         reason = (
             f"node: {quoted(name)} is in zone {old.zone!r}, and a node agent cannot move a node; an operator"
@@ -76,7 +77,7 @@ def fault_of_leave(name: str, old: Node, zone: Zone) -> str | None:
 
 
 def _labels(stated: Node, old: Node | None, zone: Zone) -> dict[str, str] | str:
-    """The node's labels after the statement, or the fault of the agent's labels."""
+    """The node's labels after the agent's command, or the fault of the labels in the command."""
     keys = zone.agent_label_keys
     had = old.labels if old is not None else {}
     for key, value in stated.labels.items():
@@ -100,8 +101,8 @@ class _Place(NamedTuple):
 
 
 def _fault_of_address(place: _Place, stated: int | bytes, had: int | bytes, is_agents: int) -> str | None:
-    """Why an agent may not state this address of its node, which has the address `had` so far (0 or b"" for none); None
-    if it may."""
+    """Why an agent may not set this address of its node; None if it may. `had` is the node's previous address, 0 or b""
+    for none."""
     if not stated or stated == had:
         return None
     address = ip_address(stated)

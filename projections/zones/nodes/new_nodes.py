@@ -24,8 +24,8 @@ from schemas.events import Envelope, NodesJoined
 class NewNodes(NamedTuple):
     """The columns of new nodes; one zone, offset, time or actor may stand for all nodes.
 
-    `actors` and `command_ids` are the commands of the records. `command_ids` is empty if each record has one node,
-    whose uid is the command's id.
+    `actors` and `command_ids` identify the commands behind the records. `command_ids` is empty if each record has one
+    node, whose uid is the command's id.
     """
 
     event: NodesJoined
@@ -41,7 +41,7 @@ class NewNodes(NamedTuple):
         return islice(map(Node, *columns), len(self.event.names))
 
     def causes(self) -> dict[str, CauseRow]:
-        """The command behind each record by its offset, unless the rows of the nodes name it."""
+        """The command behind each record, by the record's offset; empty if the nodes' uids are the command ids."""
         return dict(zip(map(str, self.offsets), map(CauseRow, self.command_ids, self.actors), strict=False))
 
 
@@ -54,7 +54,7 @@ def of_record(event: NodesJoined, at: RecordMetadata) -> NewNodes:
 
 def of_run(run: EventColumns, count: int, offsets: Sequence[int], append_ms: Sequence[int]) -> NewNodes | None:
     """The nodes of the first `count` of these NodesJoined; None if one of them has no node or no labels of its own, or
-    was stated by a node agent."""
+    comes from a node agent."""
     columns, ids = run.columns, run.ids[:count]
     actors: list[str] = columns["actor"][:count]
     if not columns["names"] or bool(columns["created_ms"]) != bool(columns["uids"]) or any(map(is_node_agent, actors)):
@@ -80,7 +80,7 @@ def of_run(run: EventColumns, count: int, offsets: Sequence[int], append_ms: Seq
 
 
 def _labels_of(event: NodesJoined) -> dict[str, str] | None:
-    """The labels of the only node of this record; None if the label columns have another form than that of one node."""
+    """The labels of the only node of this record; None if the columns are not those of a single node."""
     if not event.label_sets and not event.label_index:
         return {}
     return event.label_sets[0] if len(event.label_sets) == 1 and event.label_index == [0] else None
