@@ -73,7 +73,8 @@ class ObservedObjects:
         self.listed.set()
         for name in [*self.objects]:
             if name not in listed:
-                self.saw_none(name, self.objects[name].version)
+                self._deleted[name] = self.objects.pop(name).version - 1
+                self.on_change(name)
         for item in listed.values():
             self.saw(item)
 

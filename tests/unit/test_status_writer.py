@@ -413,3 +413,13 @@ async def test_after_a_restored_backup_the_list_counts_whatever_its_versions() -
     found.list_began()
     found.list_completed(went_back=False)
     assert not found.objects
+
+
+async def test_an_object_that_was_created_during_a_list_is_found_again_by_the_watch_after_it() -> None:
+    found = ObservedObjects(lambda: 5.0)
+    found.list_began()
+    found.saw(item("a", 105))
+    found.list_completed(went_back=False)
+    assert not found.objects, "the server answered the list as of an earlier version"
+    found.present(item("a", 105))
+    assert set(found.objects) == {"a"}
