@@ -46,7 +46,8 @@ class InternalEvents:
         self._role = role
 
     async def wait_for_turn(self, subject: str, partition: Partition, is_met: Callable[[], bool]) -> bool:
-        """Wait for our turn. Returns True if the need about this subject is met in the partition by then."""
+        """Wait for our turn. Returns True if another replica has appended the event by then: `is_met` holds in the fold
+        of the partition."""
         rank = self._ranks.rank(subject, self._role)
         if rank and await self._replica.fold_waits.wait_for(is_met, partition, timeout_s=rank * TURN_S):
             return True

@@ -33,7 +33,7 @@ class ReplicaLimits:
     """Seconds between checks that the log is still the one that was folded."""
 
     ends_s: float = 5.0
-    """Seconds between queries for the ends of the log, for the lag."""
+    """Seconds between queries for the ends of the log. The lag is measured against these ends."""
 
     checkpoint_s: float = 600.0
     """Seconds between checkpoints of the saved state, for queries of the past (eventstore/state_store/checkpoints.py).

@@ -194,7 +194,7 @@ class NodeEdge:
         if retained and retained != self.retained:
             why = "the API server was restored from a backup" if self._went_back else "no Node of their zones is listed"
             logger.warning(
-                "nodes missing from the source kept: %s; `dpuplane nodes leave` removes them",
+                "nodes kept although the source lacks them: %s; `dpuplane nodes leave` removes them",
                 why,
                 extra={"source": self._rules.source, "zones": len(stays), "nodes": retained, "first": min(stays)},
             )

@@ -44,7 +44,7 @@ class ReadNode(NamedTuple):
 
 
 def read_node(found: Node, rules: NodeRules) -> ReadNode:
-    """The facts of a Node object. The node joins without an invalid label or address."""
+    """The facts of a Node object. Invalid labels and addresses are left out and listed as faults."""
     name = f"{rules.source}/{found.metadata.name}"
     if (fault := check_name("name", name)) is not None:
         return ReadNode(None, (fault,))

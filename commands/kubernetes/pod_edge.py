@@ -171,8 +171,10 @@ class PodEdge:
                         self._mark(domain)
 
     async def _reconcile(self) -> bool:
-        """Append what the fold lacks of the domains that changed. Returns whether nothing is left to append. Nothing is
-        appended before all three lists are complete: a claim would lack its requested index.
+        """Append the events that the fold lacks for the changed domains. Returns whether none is left to append.
+
+        Nothing is appended before the lists of pods, cliques and domains are complete. A claim made from an incomplete
+        list could lack its requested index.
         """
         if not (self.pods.lists and self._cliques.is_complete and self._domains.is_complete):
             return True
@@ -204,7 +206,7 @@ class PodEdge:
             self._restored_at_list = None
 
     async def _reconcile_domain(self, domain: str) -> bool:
-        """Append what the fold lacks of one domain. Returns whether every record is known to be folded."""
+        """Append the events that the fold lacks for one domain. Returns whether every record is known to be folded."""
         state = self._states.cliques_at(self._replica.partition_for(CLIQUES, domain))
         shown = Shown(self._cliques.objects, self._domains.objects.get(domain))
         held = held_claims(state, domain)
@@ -274,7 +276,7 @@ class PodEdge:
         if count > known:
             why = "the API server was set back" if self._went_back else "no pod of their domain is listed"
             about = {"source": self._source, "domain": domain, "claims": count}
-            logger.warning("claims without a pod kept: %s; `dpuplane cliques release` ends them", why, extra=about)
+            logger.warning("claims kept without a pod: %s; `dpuplane cliques release` ends them", why, extra=about)
 
     def _unanswered(self, lacking: Iterable[Wish], stay: Iterable[HeldClaim]) -> list[Wish]:
         """The lacking claims, except those that the fold has refused, or has accepted without their address. A claim

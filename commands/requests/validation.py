@@ -34,7 +34,7 @@ EnvelopeFactory: TypeAlias = Callable[[str], Envelope]
 """Makes the envelope of a command with this subject; command id and principal are already bound."""
 
 TIME_MS_MAX = 253_402_300_799_999
-"""Maximum of a time from a caller: the last millisecond of the year 9999, as of a Timestamp."""
+"""Latest time that a caller may give: the last millisecond of the year 9999, the limit of a protobuf Timestamp."""
 
 
 def sorted_labels(field: str, labels: Mapping[str, str]) -> dict[str, str]:

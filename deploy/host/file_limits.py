@@ -15,7 +15,7 @@ FILES_MAX = 65_536
 """The soft limit of open files is raised to this number, as far as the hard limit allows."""
 RESERVE = 512
 """File descriptors that connections do not get. They are for the log (128 files in RocksDB), saved folds (64), state
-checkpoints that are read, connections to Kafka brokers, BMCs and relays, and pipes to servers of the past.
+checkpoints that are read, connections to Kafka brokers, BMCs and relays, and pipes to as-of servers.
 """
 HTTP_LEAST_SHARE, API_LEAST_SHARE = 1 / 8, 1 / 4
 """Shares of the descriptors after the reserve, if these are fewer than wanted: the page, the probes and the API stay

@@ -35,7 +35,7 @@ class BadCertificates(FatalError):
 
 
 class Material(NamedTuple):
-    """The content of the three files."""
+    """The content of the files of the certificate, the key and the trusted authority."""
 
     cert: bytes
     key: bytes

@@ -2,7 +2,7 @@
 
 This module replaces both agents and devices, behind the messages of the agent link. `handle_frame` returns immediate
 answers, `tick` later ones. No function waits or sends. A zone is a range of the records; an answer about devices of a
-zone uses their link-local numbers.
+zone uses their numbers on the link.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class DeviceRecords:
 
 
 def devices_of(places: range, dpus: int) -> DeviceIndexes:
-    """The devices of a zone in a set of link-local numbers; 0 means all of the zone."""
+    """The devices of a zone in a bitmap of their numbers on the link; 0 means all of the zone."""
     if not dpus:
         return np.arange(places.start, places.stop)
     bits = np.unpackbits(np.frombuffer(bitmap_of(dpus), np.uint8), bitorder="little")[: len(places)]
@@ -75,7 +75,7 @@ def devices_of(places: range, dpus: int) -> DeviceIndexes:
 
 
 def mask(places: range, devices: DeviceIndexes) -> int:
-    """Devices of one zone as a set of link-local numbers."""
+    """Devices of one zone as a bitmap of their numbers on the link, the inverse of `devices_of`."""
     if len(devices) == len(places):
         return all_dpus(len(places))
     bits = np.zeros(len(places), np.bool_)

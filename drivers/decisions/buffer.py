@@ -38,7 +38,7 @@ class DecisionBuffer:
         await self._filled.wait()
 
     def decisions(self) -> Iterator[DecidedRecord]:
-        """All decisions in the order of their records; those of a run are listed one by one."""
+        """All decisions in the order of their records. A DecidedRun yields its records one by one."""
         for decided in self._decisions:
             if isinstance(decided, DecidedRecord):
                 yield decided

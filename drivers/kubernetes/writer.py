@@ -37,7 +37,8 @@ ATTEMPTS = 6
 SLOW_RETRY_S = 300.0
 """Wait, with jitter, of an object without remaining attempts, or after the server has refused its write."""
 URGENT_S = 3_600.0
-"""An urgent object is served before objects that are overdue by less; at the request limit, these may wait long."""
+"""Head start of an urgent object in the queue. At the request limit, other objects may wait this long behind urgent
+ones."""
 CONCURRENT = 4
 """Maximum concurrent requests; each request occupies a seat of the server's priority level."""
 POSITION_REFUSED = "logPosition must not go back"

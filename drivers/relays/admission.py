@@ -6,9 +6,9 @@ rate, and gives each refused agent a time of its own: the next free place in the
 
 Every identity (a DPU's certificate, or else an address) has a share of that rate. Without shares, ten connections that
 ignored their retry times kept another DPU out for 45 s: they took every free place, and each of their refusals extended
-the queue. A request beyond the share of its identity takes no place, and an identity with a retry time keeps the place
-of that time and gets no second one. A DPU that returns at its time finds capacity reserved for it,
-since times are given at the admitted rate.
+the queue. A request beyond the share of its identity therefore takes no place in the queue. A refused DPU has one place
+there, and refusing it again before its retry time gives it no second one. A DPU that returns at its retry time finds
+capacity reserved for it, since retry times are given at the admitted rate.
 """
 
 from __future__ import annotations

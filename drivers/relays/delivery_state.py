@@ -119,8 +119,10 @@ def after_ack(state: DeliveryState, status: TableStatus, epoch: int, known: byte
 def after_heartbeat(
     state: DeliveryState, status: TableStatus, epoch: int, known: bytes | None, *, lost_before: float
 ) -> DeliveryState:
-    """The state after a heartbeat, which is handled like an ack. In addition, frames are lost if the last one was sent
-    before `lost_before` and the DPU has not received the first. A received version of another epoch does not count.
+    """The state after a heartbeat, which is handled like an ack.
+
+    In addition, it reveals lost frames. The frames in flight are lost if the last of them was sent before `lost_before`
+    and the heartbeat does not show the first of them as received in this epoch.
     """
     after = after_ack(state, status, epoch, known)
     if not after.in_flight or after.sent_at >= lost_before:

@@ -193,10 +193,10 @@ def _release_elsewhere(state: CliquesState, item: Claim, key: str, at: RecordMet
 
 
 def _address(state: CliquesState, item: Claim, pod: Incarnation, rows: ClaimRows, at: RecordMetadata) -> str:
-    """The address for the claimant; in `rows`, an older pod that has this address loses it.
+    """The address for the claimant. If an older pod has this address, its row in `rows` becomes one without it.
 
     A claim without an address and without a pod refers to the node's present pod, and keeps its address. A new pod has
-    an address of its own, so a claim that names one never inherits the address of the former pod.
+    an address of its own, so a claim that names a pod never inherits the address of the former pod.
     """
     if not item.address:
         return "" if item.names_pod else _known_address(state, item)

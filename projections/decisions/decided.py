@@ -90,7 +90,7 @@ def _waiting_still(event: Event, outcome: Outcome) -> Iterable[DecisionItems]:
 
 
 def _answered(outcome: Outcome) -> Iterable[DecisionItems]:
-    """A decision item for each part of a record that was refused or changed nothing."""
+    """A decision item for each item of a record's outcome that is `refused` or `unchanged`."""
     for item in outcome.items:
         if item.code == "refused":
             yield _refused_item(item.name, item)

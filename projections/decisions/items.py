@@ -38,7 +38,7 @@ def flattened(items: Iterable[DecisionItems]) -> Iterator[DecisionItem]:
 
 
 def items_in_zones(kind: str, subjects: Iterable[str], zones: Iterable[str]) -> Iterator[DecisionItems]:
-    """An item per subject, with its zone. Consecutive subjects of one zone share an entry."""
+    """One item per subject, with its zone. Consecutive subjects of one zone share one DecisionItems."""
     rest = iter(subjects)
     for zone, run in groupby(zones):
         yield DecisionItems(kind, [subject for _, subject in zip(run, rest, strict=False)], zone_detail(zone))

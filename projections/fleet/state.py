@@ -288,7 +288,7 @@ class FleetState:
         return [(address, names) for names, address in sorted(found, key=repr)]
 
     def window(self, kind: BudgetKind, number: int) -> BudgetWindow:
-        """The window of a budget: the counts of addresses of a list whose verdict changed in the last minutes."""
+        """The window of a budget: the recent verdict changes of one list, counted in addresses."""
         return self.windows.rows.get(window_key(kind, self.plan.ids[number]), EMPTY_WINDOW)
 
     def exceeds(self, kind: BudgetKind, number: int, count: int, now_ms: int) -> bool:
@@ -315,7 +315,7 @@ class FleetState:
         return base_of(rows.get(key, NO_LEVELS), sampled_ms=sampled_ms, level=level, now_ms=now_ms, spent=spent)
 
     def allowed_by(self, number: int) -> int:
-        """The number of addresses that a list allows any traffic."""
+        """The number of addresses for which a list allows at least some traffic."""
         return self._allowed[number]
 
     def sample(self, now_ms: int) -> None:

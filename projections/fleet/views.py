@@ -92,8 +92,8 @@ def hold_view(state: FleetState, hold: Hold) -> HoldView:
 
 
 def hold_state(state: FleetState, name: str) -> str:
-    """`held` while a hold retains or withholds a state of a node; for a rejected hold, the kind of the rejected
-    change."""
+    """`held` if an open hold covers the node, `leave rejected` or `change rejected` if a rejected hold covers it;
+    empty without a hold."""
     member = state.members.rows.get(name)
     if member is None:
         return ""

@@ -1,9 +1,9 @@
 """The ComputeDomainClique of a clique and the status of a ComputeDomain, from the cliques fold. Pure.
 
-The fold determines the row of each node that holds an index in it. Other writers wrote the rows of other nodes. Such a
-row stays while the node's claim is on its way to the log. Otherwise it is removed if its index is out of range, or if a
-node in the fold holds the index: the claim of that node is older. Upstream's daemons find their row by nodeName and
-compare only its address.
+If a node holds an index in the fold, the fold determines the node's row. Other writers wrote the rows of all other
+nodes. Such a row stays while its node's claim is on its way to the log. Otherwise it is removed if its index is out of
+range, or if the fold has given the index to another node, whose claim came first. Upstream's daemons find their row by
+nodeName and compare only its address.
 
 Every daemon pod owns the object, so that the garbage collector removes it with the last pod. The fold knows the uid of
 a pod, which is the claim's incarnation; the watched pods know its name.

@@ -33,8 +33,8 @@ def collect(server: ApiServer) -> Iterator[Metric]:
 
 
 def collect_calls(methods: list[MethodMetrics]) -> Iterator[Metric]:
-    """The metrics of calls. A method that was never called has a count of 0 and no other series; with them, a
-    scrape would have twice the size."""
+    """The metrics of calls. A method that was never called has only a count of 0: its other series would double the
+    size of a scrape."""
     started, handled, seconds = (
         catalog.RPCS_STARTED.family(),
         catalog.RPCS_HANDLED.family(),

@@ -23,8 +23,8 @@ BATCH_ADDRESSES = 2_000
 millisecond."""
 
 _SMALL_BATCH = 256
-"""Up to this many addresses, sorting costs more than it saves. Such a batch is added to the index at once, because a
-lookup scans all batches."""
+"""Maximum number of addresses of a small batch. A small batch is added to the index at once, because a lookup scans all
+stored batches. It is not sorted either: at this size, sorting takes more time than it saves."""
 
 
 class Column4(NamedTuple):

@@ -54,8 +54,8 @@ class StatedAddresses:
         return member
 
     def _is_of_another(self, name: str, address: Address) -> bool:
-        """Whether another node already has an address. If none has it, the address counts as this node's for the
-        agents' items that follow in the record."""
+        """Whether another node already has this address. If no node has it, this call reserves it for this node against
+        later items of the record."""
         if not address:
             return False
         holders = {

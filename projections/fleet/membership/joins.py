@@ -70,9 +70,11 @@ class MembersAdded(NamedTuple):
 
 
 class MembersChanged(NamedTuple):
-    """Any other change of members, evaluated. `holds` are the holds that this record opens or extends, and
-    `hold_by_change` has the hold of each held change. `tombstones` has the tombstones of the nodes that left, and
-    `agents` the commands of node agents, by node and zone."""
+    """An evaluated change of members, other than `MembersAdded`.
+
+    `holds` are the holds that this record opens or extends, and `hold_by_change` has the hold of each held change.
+    `tombstones` has the tombstones of the nodes that left, and `agents` the commands of node agents, by node and zone.
+    """
 
     source: ForwardRange
     impact: Impact

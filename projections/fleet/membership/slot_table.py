@@ -53,7 +53,8 @@ class SlotRow(Protocol):
 
 
 class Column6(NamedTuple):
-    """IPv6 addresses, one per item (b"" for none), and packed as in a record (b"" if no item has one)."""
+    """The IPv6 addresses of items in two forms. `values` has one per item, b"" for none. `packed` is the bytes of the
+    record, b"" if no item has an address."""
 
     values: Sequence[Address]
     packed: bytes

@@ -275,7 +275,8 @@ def _count(changes: Iterable[AddressChange]) -> int:
 
 
 class _AddressFamily:
-    """The cover of one family: an array after it was computed whole, a set once it is changed singly."""
+    """The cover of one address family: an array when it is computed from all addresses, a set from the first single
+    change on."""
 
     __slots__ = ("_cover", "_keys", "_packed", "_size", "_width")
 

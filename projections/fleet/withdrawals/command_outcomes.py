@@ -74,8 +74,8 @@ class CommandOutcomes(StateTable[CommandOutcome]):
         self._order = OrderedDict.fromkeys(key for _, key in order)
 
     def note(self, verdicts: Mapping[str, CommandOutcome]) -> None:
-        """Note the outcomes of one record of fleet, sorted as in `rederive`. Otherwise a restarted replica would
-        evict different ones."""
+        """Note the outcomes of one record of fleet. They are sorted by command, as in `rederive`, so that a restarted
+        replica evicts the same outcomes as the others."""
         for key, verdict in sorted(verdicts.items()):
             if key:
                 self.put(key, verdict)

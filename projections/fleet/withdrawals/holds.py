@@ -353,8 +353,8 @@ def _key(state: FleetState, kind: BudgetKind, zones: Collection[str], asked: int
 
 
 def _was_unknown(zone: FleetZone | None, asked: int) -> bool:
-    """Whether fleet learned of the zone after the edit was requested at offset `asked`, or the zone has no labels, and
-    they were not edited after that offset."""
+    """Whether the zone was unknown to fleet when the edit was requested, at offset `asked`. A zone without labels
+    counts as unknown too, unless its labels were edited after that offset."""
     return zone is not None and (zone.since_version > asked or (not zone.labels and zone.labels_version <= asked))
 
 

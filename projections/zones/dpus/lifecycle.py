@@ -47,7 +47,7 @@ REQUESTS = ("provision", "pause", "resume", "retry", "skip", "abort", "delete")
 
 
 class Trigger(NamedTuple):
-    """An input to a DPU's lifecycle. Each name uses the fields that it needs."""
+    """An input to a DPU's lifecycle. `name` determines which of the other fields are used."""
 
     name: str
     at: RecordMetadata
