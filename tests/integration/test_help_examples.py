@@ -74,13 +74,16 @@ BESIDE = ("dpuplane demo", *ENDLESS)
 """Examples that wait for seconds and do not change the plane. They run at the same time as the others."""
 LAST = ("dpuplane dpus register", "dpuplane dpus delete", "dpuplane serve")
 """Examples that run last: one registers a DPU without an agent, one deletes a DPU, and one replaces the plane."""
-OUTSIDE = "kafka"
-"""Examples that need brokers. Other tests run these commands (test_brokers.py, test_serve_kafka.py)."""
+OUTSIDE = ("kafka", "clique-agent")
+"""Examples that need brokers, or a pod. Other tests run these commands (test_brokers.py, test_serve_kafka.py,
+test_clique_agent.py)."""
 
 
 def examples() -> list[str]:
     """Every example once. Examples that would break others come last."""
-    found = [line for walked in walk() for line in example_of(walked.command) if OUTSIDE not in line]
+    found = [
+        line for walked in walk() for line in example_of(walked.command) if not any(word in line for word in OUTSIDE)
+    ]
     return sorted(
         dict.fromkeys(found), key=lambda line: next((n for n, b in enumerate(LAST, 1) if line.startswith(b)), 0)
     )

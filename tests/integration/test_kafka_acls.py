@@ -25,6 +25,7 @@ from deploy.kafka.acls import GRANTED_ROLES, arguments_of, grants_of
 from deploy.kafka.security import KafkaSecurity
 from eventstore.errors import LogUnavailable
 from eventstore.kafka.log import KafkaLog
+from tests.support.kubernetes.cluster import ControlPlane
 from tests.support.planes import Process, run, serving, started
 from tests.support.secure_kafka import PREFIX, SecureKafka
 
@@ -43,21 +44,27 @@ def granted(secure_kafka: SecureKafka) -> SecureKafka:
 
 
 @asynccontextmanager
-async def plane(kafka: SecureKafka, logs: Path) -> AsyncIterator[Process]:
+async def plane(kafka: SecureKafka, logs: Path, kubeconfig: Path) -> AsyncIterator[Process]:
     """Processes of every role and simulated DPUs. Yields the process with the API."""
+    edge = ("--kubeconfig", str(kubeconfig))
 
     def role(name: str, *more: str) -> Any:
         return serving(*kafka.flags(name), "--role", name, "--name", name, *more, stderr=logs / name)
 
     async with role("api", "--partitions", "2") as api, role("relay") as relay, role("provisioner"), role("decisions"):
         simulate = ("simulator", "--relay", relay.address("agents"), "--dpus-per-zone", "1")
-        async with started(*simulate, "--server", api.address("api"), stderr=logs / "simulator"):
+        async with (
+            role("kubernetes", *edge),
+            started(*simulate, "--server", api.address("api"), stderr=logs / "simulator"),
+        ):
             yield api
 
 
 @pytest.mark.timeout(300)
-async def test_every_role_works_with_its_grants_and_can_do_nothing_else(granted: SecureKafka, tmp_path: Path) -> None:
-    async with plane(granted, tmp_path) as api:
+async def test_every_role_works_with_its_grants_and_can_do_nothing_else(
+    granted: SecureKafka, tmp_path: Path, control_plane: ControlPlane
+) -> None:
+    async with plane(granted, tmp_path, control_plane.kubeconfig()) as api:
         address = api.address("api")
         joined = await run("nodes", "join", "n1", "--zone", "rack-1", "--address", "10.0.0.1", server=address)
         assert joined.status == 0, joined

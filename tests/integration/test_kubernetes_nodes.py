@@ -15,7 +15,9 @@ import pytest
 
 from deploy.process.plane import Plane
 from deploy.settings.settings import load_settings
+from deploy.web.metrics.catalog import CATALOG
 from schemas.kubernetes.api import ApiError
+from schemas.resources.compute_domain import UPSTREAM_KINDS
 from schemas.resources.crds import definition
 from schemas.resources.dpu_rack import DPU_RACK
 from tests.support.kubernetes.cluster import ControlPlane
@@ -187,10 +189,12 @@ async def test_an_etcd_restored_from_an_older_backup_withdraws_nothing(
 async def test_the_state_of_each_zone_is_shown_by_kubectl(
     tmp_path: Path, control_plane: ControlPlane, nodes: Nodes, cluster: Cluster
 ) -> None:
-    await install(cluster.api, definition(DPU_RACK))
+    await install(cluster.api, definition(DPU_RACK), *map(definition, UPSTREAM_KINDS))
+    more = {"kubernetes_cliques": "assign", "driver_namespace": cluster.namespace, "simulate": 4}
+    kubeconfig = control_plane.kubeconfig()
     rack = f"{cluster.prefix}-rack"
     await nodes.create(*(node(f"{cluster.prefix}-n{i}", rack, f"10.9.0.{i + 1}") for i in range(3)))
-    async with edge(tmp_path / "plane", control_plane.kubeconfig(), kubernetes_status=True, simulate=4) as plane:
+    async with edge(tmp_path / "plane", kubeconfig, kubernetes_status=True, **more) as plane:
         await until(lambda: len(zones_of(plane)) == 3)
         kubectl = control_plane.kubectl
         path = DPU_RACK.path(name=rack)
@@ -215,3 +219,11 @@ async def test_the_state_of_each_zone_is_shown_by_kubectl(
             while not await status():
                 await asyncio.sleep(0.2)
         assert len(zones_of(plane)) == 3, "the deletion of an object removes nothing from the plane"
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://{plane.addresses['http']}/metrics") as response,
+        ):
+            scraped = await response.text()
+        for found in CATALOG:
+            if found.name.startswith("dpuplane_kubernetes_"):
+                assert f"{found.name}{{" in scraped, found.name

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy.composition.roles import ROLES
 from deploy.kafka.broker_node import HOST, Node, NodeProcess, Program
 from deploy.kafka.brokers import new_cluster_id, ports_for
 from deploy.kafka.jars import cache_folder, java, kafka_jars
@@ -27,7 +28,7 @@ from projections.fleet.withdrawals.principals import PLANE, Principal
 
 PREFIX = "vault"
 ADMIN = "admin"
-USERS = (ADMIN, "api", "relay", "provisioner", "decisions", "reader", "stranger")
+USERS = (ADMIN, *ROLES, "reader", "stranger")
 """With SCRAM, and for PLAIN too; the name is the password's file, the role and the principal."""
 
 _DAY = timedelta(days=1)

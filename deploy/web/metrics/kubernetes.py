@@ -8,6 +8,7 @@ from prometheus_client.core import Metric
 
 from deploy.composition.kubernetes_edge import KubernetesEdge
 from deploy.web.metrics import catalog
+from schemas.resources.compute_domain import UPSTREAM_KINDS
 
 
 def collect(edge: KubernetesEdge) -> Iterator[Metric]:
@@ -44,7 +45,7 @@ def collect(edge: KubernetesEdge) -> Iterator[Metric]:
         yield writes
     if edge.clique_writer is not None and edge.pods is not None:
         written, retained = catalog.KUBERNETES_CLIQUE_WRITES.family(), catalog.KUBERNETES_CLAIMS_RETAINED.family()
-        for resource, count in sorted(edge.clique_writer.writes.items()):
-            written.add_metric([edge.source, resource], count)
+        for kind in UPSTREAM_KINDS:
+            written.add_metric([edge.source, kind.plural], edge.clique_writer.writes[kind.plural])
         retained.add_metric([edge.source], sum(edge.pods.retained.values()))
         yield from (written, retained)
