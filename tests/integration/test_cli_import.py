@@ -86,7 +86,7 @@ async def test_a_dry_run_counts_the_nodes_that_are_held_already(run: Run, tmp_pa
     assert [dry.json[kind] for kind in ("unchanged", "changed", "held_before", "held")] == [2, 3, 2, 0]
     lines = (await run("import", file, *other, "--dry-run", "--output", "table")).stdout.splitlines()
     told = {name.strip(): value.strip() for name, _, value in (line.partition("  ") for line in lines)}
-    assert told["held already"].startswith("2 of these nodes; rule tables have their previous state")
+    assert told["held already"].startswith("2 of these nodes; the rule tables have their previous state")
     assert told["would be held"].startswith("unknown until the import is applied")
 
 

@@ -224,6 +224,6 @@ async def test_the_state_of_each_zone_is_shown_by_kubectl(
             session.get(f"http://{plane.addresses['http']}/metrics") as response,
         ):
             scraped = await response.text()
-        for found in CATALOG:
-            if found.name.startswith("dpuplane_kubernetes_"):
-                assert f"{found.name}{{" in scraped, found.name
+        for metric in CATALOG:
+            if metric.name.startswith("dpuplane_kubernetes_"):
+                assert f"{metric.name}{{" in scraped, metric.name
