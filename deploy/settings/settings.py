@@ -109,7 +109,7 @@ class Settings(BaseModel):
         "",
         title="KEY,...",
         description="Labels of a Node that policies select by: keys, or patterns such as example.com/*. Others are "
-        "not stated.",
+        "ignored.",
     )
     listen: Address = Field(
         Address("127.0.0.1", 7080), description="gRPC: commands and queries; port 0 takes a free one."
@@ -217,7 +217,7 @@ class Settings(BaseModel):
     kubernetes_cliques: Literal["off", "assign", "beside"] = Field(
         "off",
         description="Objects of cliques (ComputeDomainClique): off; assign, the plane alone writes their rows; beside, "
-        "upstream's daemons write rows too, and a row is a claim that wishes its index.",
+        "upstream's daemons write rows too, and each of their rows requests its index.",
     )
     driver_namespace: str = Field(
         "dra-driver-nvidia-gpu",
@@ -227,7 +227,7 @@ class Settings(BaseModel):
     )
     kubernetes_status: bool = Field(
         False,
-        description="Write a DPURack with the compact state of each zone (`kubectl get rack`). Its definition, in "
+        description="Write a DPURack with the compact state of each zone (kubectl get rack). Its definition, in "
         "deploy/kubernetes/crds, must be installed.",
     )
     kubernetes_requests_per_second: float = Field(

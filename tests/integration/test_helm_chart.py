@@ -58,6 +58,12 @@ CLIQUE_RULES = {
 """Its rights in the namespace of upstream's driver."""
 
 
+NETWORKED = {
+    name: chosen for name, chosen in VALUE_SETS.items() if chosen.get("networkPolicy", {}).get("enabled", True)
+}
+"""The sets of values with network policies."""
+
+
 @pytest.fixture(scope="module", params=VALUE_SETS.values(), ids=list(VALUE_SETS))
 def objects(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Object]:
     """The chart rendered with one set of values."""
@@ -171,10 +177,9 @@ def test_a_drain_takes_one_process_of_a_role(objects: list[Object]) -> None:
     assert all(each["spec"]["maxUnavailable"] == 1 for each in budgets)
 
 
+@pytest.mark.parametrize("objects", NETWORKED.values(), ids=list(NETWORKED), indirect=True)
 def test_the_network_opens_the_listeners_and_what_each_role_calls(objects: list[Object]) -> None:
     policies = of_kind(objects, "NetworkPolicy")
-    if not policies:
-        pytest.skip("this set has no network policies")
     for role, pod in pods_of(objects):
         labels = pod["metadata"]["labels"]
         own = [each["spec"] for each in policies if selects(each["spec"]["podSelector"], labels)]
