@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from deploy.tls.certificates import Certificates
 
 SERVER_DEFAULT = "127.0.0.1:7080"
+PRINCIPAL = "clique-agent"
+"""The unverified name of an agent without a certificate."""
 
 
 @click.command(
     epilog="\b\nExample: dpuplane clique-agent --server plane:7080 -- nvidia-imex -c /imexd/imexd.cfg",
-    context_settings={"ignore_unknown_options": False},
 )
 @click.option(
     "--server",
@@ -104,6 +105,10 @@ def clique_agent(
     from deploy.telemetry.logs import configure_logs
 
     created_ms = round(created.replace(tzinfo=UTC).timestamp() * 1_000) if created else now_ms()
+    _check(field_checks.check_clique("domain", domain))
+    _check(field_checks.check_clique("clique", clique))
+    _check(field_checks.check_name("node", node))
+    _check(field_checks.check_uid("uid", uid))
     member = MemberIdentity(domain, clique, node, _address(address), uid, created_ms)
     configure_logs()
     serving = _serve(
@@ -118,6 +123,11 @@ def clique_agent(
         certificates=certificates_of(**tls),
     )
     sys.exit(run_until_signal(serving))
+
+
+def _check(fault: str | None) -> None:
+    if fault is not None:
+        raise click.UsageError(fault)
 
 
 def _address(text: str) -> str:
@@ -145,7 +155,7 @@ async def _serve(
     from deploy.clique_agent.files import DaemonFiles
     from deploy.clock import now_ms
 
-    principal = "" if certificates else f"node/{member.node}"
+    principal = "" if certificates else PRINCIPAL
     client = PlaneClient(
         servers, timeout_s=10.0, now_ms=now_ms, rng=rng, rounds=3, principal=principal, certificates=certificates
     )

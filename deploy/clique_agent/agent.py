@@ -18,6 +18,7 @@ from commands.client.client import PlaneClient
 from commands.client.errors import CallFailed, Rejected
 from deploy.clique_agent.daemon_process import DaemonProcess
 from deploy.clique_agent.files import DaemonFiles
+from eventstore.errors import PermanentError
 from projections.cliques.files import Reload, reload
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.times import to_timestamp
@@ -101,8 +102,8 @@ class CliqueAgent:
             request = pb.ClaimIndicesRequest(domain=member.domain, clique=member.clique, claims=[claim])
             try:
                 result = await self._client.command("ClaimIndices", request)
-            except Rejected:
-                raise
+            except Rejected as error:
+                raise ClaimRefused(str(error)) from error
             except CallFailed as error:
                 logger.warning("claim not answered, retrying: %s", error)
             else:
@@ -225,5 +226,5 @@ class CliqueAgent:
             logger.warning("index not released, the plane releases it when the pod is deleted: %s", error)
 
 
-class ClaimRefused(Exception):
+class ClaimRefused(PermanentError):
     """The plane refused the claim; the message is the reason that the plane gave."""

@@ -7,6 +7,7 @@ import json
 import os
 import random
 import sys
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from deploy.clique_agent.daemon_process import DaemonProcess
 from deploy.clique_agent.files import DaemonFiles
 from projections.cliques.files import FREE_SLOT_ADDRESS, dns_name
 from schemas.api import dpuplane_pb2 as pb
+from tests.support.planes import DPUPLANE, started
 from tests.support.served import Served, now_ms, served
 
 DOMAIN, CLIQUE = "domain-1", "rack.1"
@@ -183,3 +185,25 @@ async def test_a_restarted_pod_keeps_the_index_and_the_hosts_file_does_not_grow(
             await until(lambda: again.agent.index is not None)
             assert again.agent.index == 0
             assert again.hosts.read_text() == before
+
+
+async def test_the_command_runs_the_daemon_and_ends_with_one_sentence_where_it_cannot(tmp_path: Path) -> None:
+    async with served(tmp_path / "plane") as plane:
+        peers, hosts, notes = _files(tmp_path / "a", 1)
+        files = ("--peers-file", str(peers), "--hosts-file", str(hosts))
+        member = ("--node", "n1", "--address", "10.0.0.1", "--uid", "pod-1")
+        agent_of = ("clique-agent", "--server", plane.address, *member, *files, "--clique", CLIQUE)
+        daemon = ("--", sys.executable, "-c", DAEMON, str(notes))
+        async with started(*agent_of, "--domain", DOMAIN, *daemon) as process:
+            await until(notes.exists)
+            assert (await clique(plane))["n1"].index == 0
+            assert await process.stop() == 0
+        assert await clique(plane) == {}
+        for more, sentence in (
+            (("--domain", "!!"), "domain: '!!' must be 1 to 128 letters"),
+            (("--domain", DOMAIN, "--created", "2099-01-01T00:00:00Z"), "created_ms[0]: "),
+        ):
+            command = [DPUPLANE, *agent_of, *more, *daemon]
+            child = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE)
+            _, errors = await child.communicate()
+            assert child.returncode and sentence in errors.decode() and "Traceback" not in errors.decode(), errors
