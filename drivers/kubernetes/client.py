@@ -11,6 +11,7 @@ import email.utils
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 from typing import Any, Literal, cast
 
 import aiohttp
@@ -76,6 +77,7 @@ async def connect(kubeconfig: str, *, context: str | None = None) -> AsyncIterat
         if kubeconfig == IN_CLUSTER:
             config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
         else:
+            _check_readable(kubeconfig)  # the library takes a missing file for an empty one
             await config.load_kube_config(kubeconfig, context=context, client_configuration=configuration)
 
     try:
@@ -84,6 +86,11 @@ async def connect(kubeconfig: str, *, context: str | None = None) -> AsyncIterat
         raise KubeconfigInvalid(f"kubeconfig: {quoted(kubeconfig, PATH_QUOTED)} cannot be used: {error}") from error
     async with client.ApiClient(configuration) as api:
         yield HttpApi(api, load)
+
+
+def _check_readable(kubeconfig: str) -> None:
+    with Path(kubeconfig).expanduser().open("rb"):
+        pass
 
 
 class HttpApi:
