@@ -23,7 +23,6 @@ time.sleep(600)
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends children with their parent")
 async def test_its_programs_end_with_a_test_run_that_is_killed(kubernetes_programs: None, tmp_path: Path) -> None:
     command = (sys.executable, "-c", STARTED, str(tmp_path))
     child = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
