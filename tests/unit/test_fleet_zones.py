@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from projections.fleet.tables import covers
-from projections.fleet.tables.covers import MAX_RETIRED, covers_of
+from projections.fleet.tables.covers import MAX_RETIRED, SetCover, covers_of
 from projections.fleet.tables.rulesets import INCREMENTAL_MAX
 from projections.fleet.tables.zone_table import delta, table
 from projections.rules.policies import selector
@@ -129,6 +129,25 @@ def test_the_number_of_retired_sets_is_limited() -> None:
         fleet.policy("p", sources={"app": f"none{number}"})
         table(fleet.state, "z1")
     assert len(covers_of(fleet.state)) == MAX_RETIRED
+
+
+def test_an_edit_does_not_count_the_retired_sets_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = Fleet()
+    fleet.change(Item("n", "z1", "10.0.0.1"))
+    for number in range(200):
+        fleet.policy("p", sources={"app": f"none{number}"})
+        table(fleet.state, "z1")
+    counted: list[SetCover] = []
+    bytes_of = SetCover.bytes
+
+    def counting(cover: SetCover) -> int:
+        counted.append(cover)
+        return bytes_of(cover)
+
+    monkeypatch.setattr(SetCover, "bytes", counting)
+    fleet.policy("p", sources={"app": "one more"})
+    table(fleet.state, "z1")
+    assert 0 < len(counted) < 10
 
 
 def test_a_delta_from_a_former_list_needs_all_changes_of_its_sets() -> None:

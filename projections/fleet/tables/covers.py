@@ -222,6 +222,7 @@ class CoverCache:
         self._sets: tuple[RuleSet, ...] = ()
         self._bits: dict[RuleSet, int] = {}
         self._retired: dict[RuleSet, SetCover] = {}
+        self._retired_bytes = 0
 
     def __len__(self) -> int:
         """The number of retired sets."""
@@ -253,10 +254,17 @@ class CoverCache:
             cover = self._covers.pop(found)
             if cover.retire(found):
                 self._retired[found] = cover
-        retired = sum(cover.bytes() for cover in self._retired.values())
-        most = max(MIN_HISTORY_BYTES, sum(cover.bytes() for cover in self._covers.values()))
-        while retired > most or len(self._retired) > MAX_RETIRED:
-            retired -= self._retired.pop(next(iter(self._retired))).bytes()
+                self._retired_bytes += cover.bytes()
+        self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        """Forget the oldest retired sets until the rest are within their limits. The sets of the plan are counted only
+        when the retired sets are beyond the minimum, because every edit comes here."""
+        most = MIN_HISTORY_BYTES
+        if self._retired_bytes > most:
+            most = max(most, sum(cover.bytes() for cover in self._covers.values()))
+        while self._retired_bytes > most or len(self._retired) > MAX_RETIRED:
+            self._retired_bytes -= self._retired.pop(next(iter(self._retired))).bytes()
 
 
 _CACHES: WeakKeyDictionary[FleetState, CoverCache] = WeakKeyDictionary()
