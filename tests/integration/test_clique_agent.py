@@ -3,95 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import random
 import sys
 from asyncio.subprocess import PIPE
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
-from commands.client.client import PlaneClient
-from deploy.clique_agent.agent import CliqueAgent, MemberIdentity
-from deploy.clique_agent.daemon_process import DaemonProcess
-from deploy.clique_agent.files import DaemonFiles
 from projections.cliques.files import FREE_SLOT_ADDRESS, dns_name
 from schemas.api import dpuplane_pb2 as pb
+from tests.support.clique_agents import CLIQUE, DAEMON, DOMAIN, agent, files_of
 from tests.support.planes import DPUPLANE, started
-from tests.support.served import Served, now_ms, served
+from tests.support.served import Served, served
 
-DOMAIN, CLIQUE = "domain-1", "rack.1"
 PATIENCE_S = 30.0
-
-DAEMON = """
-import json, signal, sys, time
-starts = sys.argv[1]
-count = 0
-def note(*_):
-    global count
-    count += 1
-    with open(starts, "w") as out:
-        json.dump({"pid": __import__("os").getpid(), "signals": count - 1}, out)
-signal.signal(signal.SIGUSR1, note)
-note()
-while True:
-    time.sleep(0.05)
-"""
-
-
-class Running(NamedTuple):
-    """An agent with its task, its files, and the notes of its daemon."""
-
-    agent: CliqueAgent
-    task: asyncio.Task[None]
-    peers: Path
-    hosts: Path
-    notes: Path
-
-    def daemon(self) -> dict[str, int]:
-        """The pid of the daemon, and the signals it has got; empty before it runs."""
-        try:
-            found: dict[str, int] = json.loads(self.notes.read_text())
-        except (FileNotFoundError, json.JSONDecodeError):
-            return {}
-        return found
-
-
-@asynccontextmanager
-async def agent(folder: Path, plane: Served, number: int, check: str = "", uid: str = "") -> AsyncIterator[Running]:
-    """An agent of a node, stopped at the end as SIGTERM stops it."""
-    peers, hosts, notes = _files(folder, number)
-    member = MemberIdentity(DOMAIN, CLIQUE, f"n{number}", f"10.0.0.{number}", uid or f"pod-{number}", now_ms())
-    rng = random.Random(number)
-    client = PlaneClient([plane.address], timeout_s=5.0, now_ms=now_ms, rng=rng, principal="agent")
-    async with client:
-        daemon = DaemonProcess([sys.executable, "-c", DAEMON, str(notes)], rng)
-        found = CliqueAgent(
-            client,
-            member,
-            DaemonFiles(peers, hosts),
-            daemon,
-            check=[sys.executable, "-c", check] if check else [],
-            releases=True,
-            now_ms=now_ms,
-            rng=rng,
-        )
-        task = asyncio.create_task(found.run())
-        try:
-            yield Running(found, task, peers, hosts, notes)
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-
-def _files(folder: Path, number: int) -> tuple[Path, Path, Path]:
-    folder.mkdir(exist_ok=True)
-    peers, hosts, notes = (folder / f"{name}-{number}" for name in ("nodes.cfg", "hosts", "notes"))
-    if not hosts.exists():
-        hosts.write_text("127.0.0.1 localhost\n")
-    return peers, hosts, notes
 
 
 def is_running(pid: int) -> bool:
@@ -113,7 +37,7 @@ async def until(holds: Callable[[], object]) -> None:
 
 
 async def test_an_agent_claims_writes_the_files_starts_the_daemon_and_reports_it_ready(tmp_path: Path) -> None:
-    async with served(tmp_path / "plane") as plane, agent(tmp_path / "a", plane, 1) as found:
+    async with served(tmp_path / "plane") as plane, agent(tmp_path / "a", plane.address, 1) as found:
 
         async def is_ready() -> bool:
             return (await clique(plane))["n1"].ready
@@ -131,9 +55,9 @@ async def test_an_agent_claims_writes_the_files_starts_the_daemon_and_reports_it
 
 
 async def test_a_peer_is_in_the_hosts_file_of_all_and_signalled_once(tmp_path: Path) -> None:
-    async with served(tmp_path / "plane") as plane, agent(tmp_path / "a", plane, 1) as first:
+    async with served(tmp_path / "plane") as plane, agent(tmp_path / "a", plane.address, 1) as first:
         await until(first.daemon)
-        async with agent(tmp_path / "a", plane, 2) as second, agent(tmp_path / "a", plane, 3) as third:
+        async with agent(tmp_path / "a", plane.address, 2) as second, agent(tmp_path / "a", plane.address, 3) as third:
             await until(second.daemon)
             await until(third.daemon)
             for each in (first, second, third):
@@ -153,7 +77,7 @@ async def test_a_daemon_that_ends_is_started_again_and_one_that_does_not_answer_
     flag = tmp_path / "answers"
     flag.touch()
     check = f"import os; print('READY' if os.path.exists({str(flag)!r}) else 'NOT')"
-    async with served(tmp_path / "plane") as plane, agent(tmp_path / "a", plane, 1, check) as found:
+    async with served(tmp_path / "plane") as plane, agent(tmp_path / "a", plane.address, 1, check) as found:
         await until(found.daemon)
         before = found.daemon()["pid"]
         os.kill(before, 9)
@@ -168,7 +92,7 @@ async def test_a_daemon_that_ends_is_started_again_and_one_that_does_not_answer_
 
 async def test_an_agent_that_stops_releases_its_index_and_ends_its_daemon(tmp_path: Path) -> None:
     async with served(tmp_path / "plane") as plane:
-        async with agent(tmp_path / "a", plane, 1) as found:
+        async with agent(tmp_path / "a", plane.address, 1) as found:
             await until(found.daemon)
             pid = found.daemon()["pid"]
         assert not is_running(pid)
@@ -177,11 +101,11 @@ async def test_an_agent_that_stops_releases_its_index_and_ends_its_daemon(tmp_pa
 
 async def test_a_restarted_pod_keeps_the_index_and_the_hosts_file_does_not_grow(tmp_path: Path) -> None:
     async with served(tmp_path / "plane") as plane:
-        async with agent(tmp_path / "a", plane, 1) as found:
+        async with agent(tmp_path / "a", plane.address, 1) as found:
             await until(found.daemon)
             before = found.hosts.read_text()
             found.agent._releases = False
-        async with agent(tmp_path / "a", plane, 1, uid="pod-1b") as again:
+        async with agent(tmp_path / "a", plane.address, 1, uid="pod-1b") as again:
             await until(lambda: again.agent.index is not None)
             assert again.agent.index == 0
             assert again.hosts.read_text() == before
@@ -189,7 +113,7 @@ async def test_a_restarted_pod_keeps_the_index_and_the_hosts_file_does_not_grow(
 
 async def test_the_command_runs_the_daemon_and_ends_with_one_sentence_where_it_cannot(tmp_path: Path) -> None:
     async with served(tmp_path / "plane") as plane:
-        peers, hosts, notes = _files(tmp_path / "a", 1)
+        peers, hosts, notes = files_of(tmp_path / "a", 1)
         files = ("--peers-file", str(peers), "--hosts-file", str(hosts))
         member = ("--node", "n1", "--address", "10.0.0.1", "--uid", "pod-1")
         agent_of = ("clique-agent", "--server", plane.address, *member, *files, "--clique", CLIQUE)

@@ -11,6 +11,7 @@ from random import Random
 import pytest
 
 from drivers.kubernetes.client import connect
+from projections.kubernetes.clique_objects import Mode
 from schemas.kubernetes.api import KubernetesApi
 from schemas.resources.compute_domain import COMPUTE_DOMAIN_CLIQUE, GROUP, UPSTREAM_KINDS
 from schemas.resources.crds import definition
@@ -121,3 +122,39 @@ async def _let_read(api: KubernetesApi) -> None:
     role = {"kind": "ClusterRole", "name": DAEMON, "apiGroup": "rbac.authorization.k8s.io"}
     body = {"metadata": {"name": DAEMON}, "subjects": [subject], "roleRef": role}
     await api.create(f"{group}/clusterrolebindings", body)
+
+
+@pytest.mark.parametrize("mode", ["assign", "beside"])
+async def test_11_all_stop_and_the_object_is_collected_with_its_owners(
+    garbage_collected: ControlPlane, mode: Mode
+) -> None:
+    """The pods own the object. It stays while one of them exists, and is not made again after the last one."""
+    async with (
+        connect(str(garbage_collected.kubeconfig())) as api,
+        cliques_of(api, "default") as east,
+    ):
+        domain = await east.create_domain()
+        east.start_edge(mode)
+        nodes = [f"n{number}" for number in range(6)]
+        start = east.create_pod if mode == "assign" else east.start_daemon
+        await asyncio.gather(*(start(node, domain, address(number)) for number, node in enumerate(nodes)))
+
+        async def is_formed() -> bool:
+            return len(await east.indices(domain)) == 6 == len(east.folded(domain))
+
+        await east.until(is_formed)
+        before = await east.indices(domain)
+        await asyncio.gather(*(east.delete_pod(node) for node in nodes[1:]))
+        await east.until_indices(domain, {"n0": before["n0"]})
+        await east.delete_pod("n0")
+
+        async def is_gone() -> bool:
+            return await east.clique(domain) is None
+
+        await east.until(is_gone)
+        await asyncio.sleep(2.0)
+        assert await is_gone(), "the plane makes no object for a domain without pods"
+        assert east.folded(domain) == {}
+        await start("n3", domain, address(9))
+        # A daemon takes the lowest free index; the plane gives a node its former one.
+        await east.until_indices(domain, {"n3": before["n3"] if mode == "assign" else 0})

@@ -26,6 +26,8 @@ from tests.support.kubernetes.requests import create_namespace
 
 UPSTREAM_CRDS = "UPSTREAM_CRDS"
 """Names a folder with the definitions of upstream's driver, which are not in this tree."""
+PROGRAMS = {"kubernetes_programs": NEEDED, "garbage_collected": ("kube-controller-manager",)}
+"""The programs that a fixture needs."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -40,10 +42,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Build the programs that the chosen tests need: before the first test, as the time of a test is limited."""
     if session.config.option.collectonly:
         return
-    if any("kubernetes_programs" in getattr(item, "fixturenames", ()) for item in session.items):
-        reporter = session.config.pluginmanager.getplugin("terminalreporter")
-        with contextlib.suppress(BuildFailed):  # the tests that need the programs fail with it
-            for name in NEEDED:
+    used = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+    reporter = session.config.pluginmanager.getplugin("terminalreporter")
+    with contextlib.suppress(BuildFailed):  # the tests that need the programs fail with it
+        for fixture, names in PROGRAMS.items():
+            for name in names if fixture in used else ():
                 program(name, reporter.write_line)
 
 
@@ -64,6 +67,13 @@ def control_plane(kubernetes_programs: None, tmp_path_factory: pytest.TempPathFa
 def own_control_plane(kubernetes_programs: None, tmp_path: Path) -> Iterator[ControlPlane]:
     """An API server for one test, which may stop its programs and set its etcd back."""
     yield from _running(tmp_path / "kubernetes")
+
+
+@pytest.fixture
+def garbage_collected(own_control_plane: ControlPlane) -> ControlPlane:
+    """An API server for one test, where objects whose owners are gone are deleted."""
+    own_control_plane.start_controllers("garbage-collector-controller")
+    return own_control_plane
 
 
 def _running(folder: Path) -> Iterator[ControlPlane]:
