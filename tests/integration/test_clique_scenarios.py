@@ -13,12 +13,13 @@ import pytest
 from drivers.kubernetes.client import connect
 from projections.kubernetes.clique_objects import Mode
 from schemas.kubernetes.api import KubernetesApi
-from schemas.resources.compute_domain import COMPUTE_DOMAIN_CLIQUE, GROUP, UPSTREAM_KINDS
+from schemas.resources.compute_domain import UPSTREAM_KINDS
 from schemas.resources.crds import definition
 from tests.contract.clique_scenarios import AssignScenarios, Opened, address, fill
 from tests.contract.daemon_scenarios import BesideScenarios
 from tests.support.kubernetes.clique_cluster import REPLICA, CliqueCluster
 from tests.support.kubernetes.cluster import ControlPlane
+from tests.support.kubernetes.daemon_role import let_read
 from tests.support.kubernetes.fixtures import Cluster
 from tests.support.kubernetes.requests import install
 from tests.support.memory_log import START_MS
@@ -90,7 +91,7 @@ async def test_13_daemons_that_may_not_write_find_the_rows_that_are_assigned(own
         connect(str(own_control_plane.kubeconfig(DAEMON))) as daemon_api,
         cliques_of(api, "default") as east,
     ):
-        await _let_read(api)
+        await let_read(api, DAEMON)
         east.daemon_api = daemon_api
         domain = await east.create_domain()
         east.start_edge()
@@ -107,21 +108,6 @@ async def test_13_daemons_that_may_not_write_find_the_rows_that_are_assigned(own
         assert {status for _, status in answers} <= {403}
         assert sorted(index for daemon in east.daemons.values() for index in daemon.indices) == list(range(18))
         assert await east.indices(domain) == east.folded(domain)
-
-
-async def _let_read(api: KubernetesApi) -> None:
-    """Give the daemons the rights of upstream's role, without those to write cliques."""
-    group = "/apis/rbac.authorization.k8s.io/v1"
-    reads = ["get", "list", "watch"]
-    rules = [
-        {"apiGroups": [GROUP], "resources": [COMPUTE_DOMAIN_CLIQUE.plural], "verbs": reads},
-        {"apiGroups": [""], "resources": ["pods"], "verbs": [*reads, "patch"]},
-    ]
-    await api.create(f"{group}/clusterroles", {"metadata": {"name": DAEMON}, "rules": rules})
-    subject = {"kind": "User", "name": DAEMON, "apiGroup": "rbac.authorization.k8s.io"}
-    role = {"kind": "ClusterRole", "name": DAEMON, "apiGroup": "rbac.authorization.k8s.io"}
-    body = {"metadata": {"name": DAEMON}, "subjects": [subject], "roleRef": role}
-    await api.create(f"{group}/clusterrolebindings", body)
 
 
 @pytest.mark.parametrize("mode", ["assign", "beside"])

@@ -56,7 +56,7 @@ class ControlPlane:
         await self.ready()
 
     def start_etcd(self) -> None:
-        client, peer = f"http://{HOST}:{self._etcd_port}", f"http://{HOST}:{self._peer_port}"
+        client, peer = self.etcd_url, f"http://{HOST}:{self._peer_port}"
         self._run(
             "etcd",
             f"--data-dir={self.folder / 'etcd'}",
@@ -79,7 +79,7 @@ class ControlPlane:
         tokens.write_text("\n".join(lines) + "\n")
         self._run(
             "kube-apiserver",
-            f"--etcd-servers=http://{HOST}:{self._etcd_port}",
+            f"--etcd-servers={self.etcd_url}",
             f"--secure-port={self.port}",
             f"--bind-address={HOST}",
             f"--advertise-address={HOST}",
@@ -179,7 +179,7 @@ class ControlPlane:
 
     async def compact_etcd(self) -> None:
         """Remove all earlier versions from etcd, as the API server does every five minutes."""
-        gateway = f"http://{HOST}:{self._etcd_port}/v3/kv"
+        gateway = f"{self.etcd_url}/v3/kv"
         async with aiohttp.ClientSession(raise_for_status=True) as session:
             async with session.post(f"{gateway}/range", json={"key": "AA=="}) as response:
                 revision = (await response.json())["header"]["revision"]
@@ -196,6 +196,11 @@ class ControlPlane:
                 child.kill()
                 child.wait()
         self._running.clear()
+
+    @property
+    def etcd_url(self) -> str:
+        """Where etcd serves clients, and its metrics."""
+        return f"http://{HOST}:{self._etcd_port}"
 
     @property
     def pids(self) -> list[int]:
