@@ -44,7 +44,7 @@ def pipe() -> tuple[Connection, Connection]:
 
 @contextmanager
 def serving(*flags: str) -> Iterator[dict[str, str]]:
-    """A ready `dpuplane serve`; its addresses by name (`api`, `http`, `agents`)."""
+    """A ready `dpuplane serve`: its addresses by name (`api`, `http`, `agents`), and its `pid`."""
     listeners = ("--listen=127.0.0.1:0", "--http=127.0.0.1:0", "--agents=127.0.0.1:0", "--log-level=ERROR")
     command = [str(Path(sys.executable).with_name("dpuplane")), "serve", *listeners, *flags]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -52,7 +52,7 @@ def serving(*flags: str) -> Iterator[dict[str, str]]:
         assert process.stdout is not None
         ready = process.stdout.readline().split()
         assert ready[:1] == ["ready"], "serve did not start; see above"
-        yield dict(part.split("=", 1) for part in ready[1:])
+        yield {**dict(part.split("=", 1) for part in ready[1:]), "pid": str(process.pid)}
     finally:
         process.terminate()
         process.wait(_STOP_S)
