@@ -80,6 +80,29 @@ class Handler(Protocol[T_contra]):
         ...
 
 
+class HandlerPair(Generic[T]):
+    """Two handlers of one collection."""
+
+    def __init__(self, first: Handler[T], second: Handler[T]) -> None:
+        self._handlers = (first, second)
+
+    def list_began(self) -> None:
+        for handler in self._handlers:
+            handler.list_began()
+
+    def present(self, item: T) -> None:
+        for handler in self._handlers:
+            handler.present(item)
+
+    def deleted(self, item: T) -> None:
+        for handler in self._handlers:
+            handler.deleted(item)
+
+    def list_completed(self, *, went_back: bool) -> None:
+        for handler in self._handlers:
+            handler.list_completed(went_back=went_back)
+
+
 @dataclass
 class WatchCounts:
     """Counts since the start."""

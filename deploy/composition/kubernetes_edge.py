@@ -9,10 +9,12 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from commands.kubernetes.list_watch import ListWatch
+from commands.kubernetes.list_watch import HandlerPair, ListWatch
 from commands.kubernetes.node_edge import NodeEdge
 from commands.kubernetes.node_facts import NodeRules
+from commands.kubernetes.object_edge import ObjectEdge
 from commands.kubernetes.pod_edge import PodEdge
+from commands.kubernetes.users import UserNames
 from drivers.kubernetes.clique_writer import CliqueWriter
 from drivers.kubernetes.object_writes import RequestBudget
 from drivers.kubernetes.status import StatusEdge
@@ -21,11 +23,11 @@ from eventstore.replicas.replica import Replica
 from projections.kubernetes.clique_objects import Mode
 from projections.kubernetes.daemon_pods import DaemonPods
 from projections.kubernetes.object_cache import ObjectCache
+from projections.kubernetes.statements import StatementTable
 from schemas.kubernetes.api import KubernetesApi
 from schemas.kubernetes.compute_domains import CliqueObject, DomainObject
 from schemas.kubernetes.objects import Custom, Node, Pod
 from schemas.resources.compute_domain import COMPUTE_DOMAIN, COMPUTE_DOMAIN_CLIQUE, DOMAIN_LABEL
-from schemas.resources.dpu_rack import DPU_RACK
 
 ConnectKubernetes: TypeAlias = Callable[[], AbstractAsyncContextManager[KubernetesApi]]
 """Opens the connection to the API server."""
@@ -43,7 +45,10 @@ class EdgeSettings:
     driver_namespace: str = ""
     """The namespace of upstream's driver, with the daemon pods and the objects of cliques."""
     has_status: bool = False
-    """Whether the edge writes a DPURack for each zone. The definition of DPURack must be installed."""
+    """Whether the edge reads objects of the plane's own kinds, and writes their status. Their definitions must be
+    installed."""
+    users: UserNames | None = None
+    """Which users are which principals. Without it, people's specs and verdicts do not count."""
     requests_per_second: float = 50.0
     """Maximum number of writes to the API server per second, on average."""
 
@@ -66,6 +71,7 @@ class KubernetesEdge:
         self.pods: PodEdge | None = None
         self.clique_writer: CliqueWriter | None = None
         self.status: StatusEdge | None = None
+        self.objects: ObjectEdge | None = None
         self.watches: dict[str, ListWatch[Any]] = {}
         """List-watches by the plural of their resource."""
         self._connect = connect
@@ -90,14 +96,18 @@ class KubernetesEdge:
     def _parts(self) -> Iterator[Any]:
         yield self.nodes
         yield from self.watches.values()
-        yield from filter(None, (self.pods, self.clique_writer, self.status))
+        yield from filter(None, (self.pods, self.clique_writer, self.status, self.objects))
 
     def _add_status(self, api: KubernetesApi) -> None:
+        statements, now_ms, rng = StatementTable(), self._now_ms, self._rng
+        users = self._settings.users or UserNames(self.source)
+        self.objects = ObjectEdge(self._replica, self.source, api, users, statements, now_ms=now_ms, rng=rng)
         self.status = StatusEdge(
-            self._replica, self._ranks, api, self._budget, (DPU_RACK,), now_ms=self._now_ms, rng=self._rng
+            self._replica, self._ranks, api, self._budget, statements=statements, now_ms=now_ms, rng=rng
         )
         for plural, (kind, handler) in self.status.handlers.items():
-            self.watches[plural] = ListWatch(api, kind.path(), Custom, handler, rng=self._rng)
+            both = HandlerPair(handler, self.objects.caches[kind])
+            self.watches[plural] = ListWatch(api, kind.path(), Custom, both, rng=rng)
 
     def _add_cliques(self, api: KubernetesApi, mode: Mode) -> None:
         namespace = self._settings.driver_namespace

@@ -1,7 +1,7 @@
 """Generates the manifests beside this file, and the copies of them in the Helm chart, from the models of resources.
 
 `make docs` writes them; a test fails while one of them is out of date. Helm reads no file outside its chart, so the
-chart has copies of the definitions, the admission policy and the alert rules. The table of the chart's
+chart has copies of the definitions, the admission policies and the alert rules. The table of the chart's
 values comes from the comments in values.yaml.
 """
 
@@ -15,6 +15,12 @@ import yaml
 
 from deploy.kubernetes.chart_values import CHART, page
 from schemas.resources import KINDS
+from schemas.resources.author_admission import (
+    author_binding,
+    author_policy,
+    stamping_binding,
+    stamping_policy,
+)
 from schemas.resources.compute_domain import UPSTREAM_KINDS
 from schemas.resources.crds import definition
 from schemas.resources.hold_admission import hold_binding, hold_policy
@@ -28,10 +34,16 @@ _WIDTH = 120
 
 
 def manifests() -> Mapping[str, str]:
-    """The text of each manifest by its path in this folder. `upstream` has the definitions of upstream's kinds."""
+    """The text of each manifest by its path in this folder. `upstream` has the definitions of upstream's kinds,
+    `stamping` the policy that API servers before 1.36 do not have."""
     kinds = [("crds", kind) for kind in KINDS] + [("upstream", kind) for kind in UPSTREAM_KINDS]
     found = {f"{folder}/{kind.group}_{kind.plural}.yaml": _text([definition(kind)]) for folder, kind in kinds}
-    return {**found, "admission/holds.yaml": _text([hold_policy(), hold_binding()])}
+    return {
+        **found,
+        "admission/authors.yaml": _text([author_policy(), author_binding()]),
+        "admission/holds.yaml": _text([hold_policy(), hold_binding()]),
+        "stamping/authors.yaml": _text([stamping_policy(), stamping_binding()]),
+    }
 
 
 def stale() -> list[Path]:

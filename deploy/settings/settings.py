@@ -227,8 +227,15 @@ class Settings(BaseModel):
     )
     kubernetes_status: bool = Field(
         False,
-        description="Write a DPURack with the compact state of each zone (kubectl get rack). Its definition, in "
-        "deploy/kubernetes/crds, must be installed.",
+        description="Read and write objects of the kinds DPURack, RulePolicy and Hold: kubectl get rack shows the "
+        "state of each zone. Needs their definitions, in deploy/kubernetes/crds, and the policies in "
+        "deploy/kubernetes/admission.",
+    )
+    kubernetes_users: str = Field(
+        "",
+        title="USER=NAME,...",
+        description="Kubernetes users as principals, such as '*@example.org=*,root=ops': the name in a certificate of "
+        "the same person; * is any text. Specs and verdicts of other users do not count.",
     )
     kubernetes_requests_per_second: float = Field(
         50.0, gt=0, description="Writes to the API server per second, on average."
@@ -266,6 +273,15 @@ class Settings(BaseModel):
     @classmethod
     def _check_zone_label(cls, value: str) -> str:
         if fault := check_label_key("zone_label", value):
+            raise ValueError(fault.partition(": ")[2])
+        return value
+
+    @field_validator("kubernetes_users")
+    @classmethod
+    def _check_kubernetes_users(cls, value: str) -> str:
+        from commands.kubernetes.users import parse_users  # it imports the models of resources
+
+        if isinstance(fault := parse_users("", value), str):
             raise ValueError(fault.partition(": ")[2])
         return value
 
@@ -348,6 +364,7 @@ class Settings(BaseModel):
     def edge(self) -> EdgeSettings:
         """What the Kubernetes edge watches and writes."""
         from commands.kubernetes.node_facts import NodeRules
+        from commands.kubernetes.users import parse_users
         from deploy.composition.kubernetes_edge import EdgeSettings  # it imports every part of the edge
 
         nodes = NodeRules(
@@ -357,11 +374,14 @@ class Settings(BaseModel):
             address_type=self.node_address_type,
             labels=[pattern.strip() for pattern in self.node_labels.split(",") if pattern.strip()],
         )
+        users = parse_users(self.source, self.kubernetes_users)
+        assert not isinstance(users, str), "checked with the other settings"
         return EdgeSettings(
             nodes=nodes,
             cliques=None if self.kubernetes_cliques == "off" else self.kubernetes_cliques,
             driver_namespace=self.driver_namespace,
             has_status=self.kubernetes_status,
+            users=users,
             requests_per_second=self.kubernetes_requests_per_second,
         )
 

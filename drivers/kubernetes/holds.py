@@ -13,6 +13,7 @@ from projections.fleet.membership.effects import hold_key
 from projections.fold_states import FoldStates
 from projections.kubernetes.hold_status import FINISHED_CONDITION, hold_status, open_numbers
 from projections.kubernetes.object_names import hold_name, hold_number
+from projections.kubernetes.statements import StatementTable, acceptance
 from projections.kubernetes.status_body import Position, StatusBody, transition_ms
 from schemas.resources.hold import HOLD
 from schemas.resources.kinds import Kind
@@ -31,8 +32,9 @@ class HoldObjects:
     kind: Kind = HOLD
     topics = (FLEET_0.topic,)
 
-    def __init__(self, replica: Replica, *, now_ms: Callable[[], int]) -> None:
+    def __init__(self, replica: Replica, statements: StatementTable, *, now_ms: Callable[[], int]) -> None:
         self._replica = replica
+        self._statements = statements
         self._states = FoldStates(replica)
         self._now_ms = now_ms
         self._oldest_kept = 0
@@ -59,6 +61,7 @@ class HoldObjects:
             Position(self._replica.generation, self._replica.position(FLEET_0)),
             observed_generation=found.generation,
             time_ms=self._replica.folded(FLEET_0).time_ms,
+            accepted=acceptance(self._statements.get(self.kind.plural, name), found.status),
         )
 
     def is_over(self, name: str, found: Observed) -> bool:

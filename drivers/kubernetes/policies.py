@@ -12,6 +12,7 @@ from eventstore.log import FLEET_0, Partition
 from eventstore.replicas.replica import Replica
 from projections.fold_states import FoldStates
 from projections.kubernetes.policy_status import policy_status
+from projections.kubernetes.statements import StatementTable, acceptance
 from projections.kubernetes.status_body import Position, StatusBody
 from schemas.resources.kinds import Kind
 from schemas.resources.rule_policy import RULE_POLICY, RulePolicySpec
@@ -23,8 +24,9 @@ class PolicyObjects:
     kind: Kind = RULE_POLICY
     topics = (FLEET_0.topic,)
 
-    def __init__(self, replica: Replica) -> None:
+    def __init__(self, replica: Replica, statements: StatementTable) -> None:
         self._replica = replica
+        self._statements = statements
         self._states = FoldStates(replica)
         self._addresses: tuple[int, Mapping[tuple[int, ...], int]] = (-1, {})
         self._specs: dict[str, tuple[bytes, RulePolicySpec]] = {}
@@ -51,6 +53,7 @@ class PolicyObjects:
             Position(self._replica.generation, offset),
             observed_generation=found.generation,
             time_ms=self._replica.folded(FLEET_0).time_ms,
+            accepted=acceptance(self._statements.get(self.kind.plural, name), found.status),
         )
 
     def is_over(self, name: str, found: Observed) -> bool:

@@ -15,6 +15,7 @@ from eventstore.replicas.replica import Replica
 from projections.fold_states import FoldStates
 from projections.kubernetes.object_names import object_name
 from projections.kubernetes.rack_status import RackStates, names_by_zone, rack_status
+from projections.kubernetes.statements import StatementTable, acceptance
 from projections.kubernetes.status_body import Position, StatusBody
 from projections.name_ranges import fold_names
 from projections.views.progress import ProgressViews
@@ -35,8 +36,9 @@ class RackObjects:
     kind: Kind = DPU_RACK
     topics = (ZONES, FLEET_0.topic, INSTALLS)
 
-    def __init__(self, replica: Replica, *, now_ms: Callable[[], int]) -> None:
+    def __init__(self, replica: Replica, statements: StatementTable, *, now_ms: Callable[[], int]) -> None:
         self._replica = replica
+        self._statements = statements
         self._states = FoldStates(replica)
         self._now_ms = now_ms
         self._progress = ProgressViews()
@@ -88,6 +90,7 @@ class RackObjects:
             observed_generation=found.generation,
             now_ms=self._now_ms(),
             time_ms=max(self._replica.folded(each).time_ms for each in (partition, installs, FLEET_0)),
+            accepted=acceptance(self._statements.get(self.kind.plural, name), found.status),
         )
 
     def is_over(self, name: str, found: Observed) -> bool:

@@ -27,6 +27,7 @@ from drivers.kubernetes.writer import Plan, Request, Wait, Writer
 from eventstore.log import Partition
 from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
+from projections.kubernetes.statements import StatementTable
 from projections.kubernetes.status_body import Difference, StatusBody, difference, position_of, stamped
 from schemas.kubernetes.api import KubernetesApi
 from schemas.kubernetes.objects import Custom
@@ -96,7 +97,7 @@ class StatusActor:
         self.ahead = 0
         """Number of writes that were postponed because the object had a later position than our folds."""
         self.observed = ObservedObjects(_now_s)
-        self.observed.on_change = self._on_change
+        self.observed.on_change = self.recompute
         self._objects = objects
         self._replica = replica
         self._ranks = ranks
@@ -121,7 +122,8 @@ class StatusActor:
 
     # -- changes
 
-    def _on_change(self, name: str) -> None:
+    def recompute(self, name: str) -> None:
+        """Compute the status of an object again: it or its statement changed."""
         self._seen.add(name)
         self._any_seen.set()
 
@@ -239,16 +241,19 @@ class StatusEdge:
         budget: RequestBudget,
         kinds: Collection[Kind] = KINDS,
         *,
+        statements: StatementTable | None = None,
         now_ms: Callable[[], int],
         rng: Random,
     ) -> None:
         self.writer = Writer(api, budget, rng=rng)
+        table = statements or StatementTable()
         objects: Mapping[str, Callable[[], Objects]] = {
-            DPU_RACK.plural: lambda: RackObjects(replica, now_ms=now_ms),
-            RULE_POLICY.plural: lambda: PolicyObjects(replica),
-            HOLD.plural: lambda: HoldObjects(replica, now_ms=now_ms),
+            DPU_RACK.plural: lambda: RackObjects(replica, table, now_ms=now_ms),
+            RULE_POLICY.plural: lambda: PolicyObjects(replica, table),
+            HOLD.plural: lambda: HoldObjects(replica, table, now_ms=now_ms),
         }
         self.actors = tuple(StatusActor(objects[kind.plural](), replica, ranks, self.writer) for kind in kinds)
+        table.listeners |= {actor.kind.plural: actor.recompute for actor in self.actors}
 
     @property
     def handlers(self) -> Mapping[str, tuple[Kind, ObservedObjects]]:

@@ -14,6 +14,7 @@ from projections.fleet.membership.effects import hold_key
 from projections.fleet.state import LAST_HOLD, FleetState
 from projections.fleet.withdrawals.budgets import Hold, reason_of
 from projections.fleet.withdrawals.command_outcomes import CommandOutcome
+from projections.kubernetes.statements import NO_ACCEPTANCE, Acceptance
 from projections.kubernetes.status_body import Condition, Document, Position, StatusBody, shortened, without_stamps
 from schemas.resources.hold import MAX_NODES, MAX_VERDICTS, HoldStatus
 
@@ -32,7 +33,14 @@ _UNKNOWN: Document = HoldStatus().model_dump(by_alias=True, exclude_none=True)
 
 
 def hold_status(
-    number: int, fleet: FleetState, written: Document, position: Position, *, observed_generation: int, time_ms: int
+    number: int,
+    fleet: FleetState,
+    written: Document,
+    position: Position,
+    *,
+    observed_generation: int,
+    time_ms: int,
+    accepted: Acceptance = NO_ACCEPTANCE,
 ) -> StatusBody | None:
     """The status of a hold's object. `written` is the present status of the object. The result is None if fleet
     has not used the number yet in this replica, because another replica is ahead."""
@@ -43,8 +51,8 @@ def hold_status(
         return None
     else:
         content = _ended(number, fleet, written)
-    condition = _finished(content["state"])
-    content |= {"observedGeneration": observed_generation, "conditions": [condition.document(observed_generation)]}
+    conditions = [_finished(content["state"]).document(observed_generation), *accepted.conditions]
+    content |= {"observedGeneration": observed_generation, "conditions": conditions}
     return StatusBody(content, position, time_ms)
 
 

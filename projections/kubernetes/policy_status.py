@@ -1,4 +1,7 @@
-"""The status of a RulePolicy: whether fleet has the policy of its spec, and how many zones and addresses it selects."""
+"""The status of a RulePolicy: whether fleet has the policy of its spec, and how many zones and addresses it selects.
+
+The name of an object is the name of its policy.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,9 @@ from typing import Any
 
 from projections.fleet.state import FleetState
 from projections.fleet.withdrawals.budgets import SUBJECT_POLICY
+from projections.kubernetes.statements import NO_ACCEPTANCE, STATED, Acceptance
 from projections.kubernetes.status_body import Condition, Position, StatusBody
-from projections.rules.policies import Policy, matches, policy_of
+from projections.rules.policies import BUILT_IN, Policy, matches, policy_of
 from schemas.events import Envelope, PolicySet
 from schemas.resources.rule_policy import RulePolicySpec
 
@@ -25,6 +29,7 @@ def policy_status(
     *,
     observed_generation: int,
     time_ms: int,
+    accepted: Acceptance = NO_ACCEPTANCE,
 ) -> StatusBody:
     """The status of a policy's object. `addresses` is `fleet.slot_table.count_by_labels()`."""
     policy, hold = fleet.policies.rows.get(name), _hold_of(name, fleet)
@@ -33,8 +38,10 @@ def policy_status(
         "version": policy.version if policy is not None else 0,
         "zones": _zones(policy, fleet) if policy is not None else 0,
         "addresses": _addresses(policy, fleet, addresses) if policy is not None else 0,
-        "conditions": [_ready(name, spec, policy, hold).document(observed_generation)],
+        "conditions": [_ready(name, spec, policy, hold).document(observed_generation), *accepted.conditions],
     }
+    if accepted.stated:
+        content[STATED] = accepted.stated
     if hold is not None:
         content["hold"] = hold
     return StatusBody(content, position, time_ms)
@@ -49,19 +56,21 @@ def _hold_of(name: str, fleet: FleetState) -> int | None:
 def _ready(name: str, spec: RulePolicySpec, policy: Policy | None, hold: int | None) -> Condition:
     if hold is not None:
         return Condition(READY_CONDITION, False, "Held", f"hold {hold} waits until two people approve the change")
-    if policy is None or policy.content() != _stated(name, spec).content():
-        return Condition(READY_CONDITION, False, "NotApplied", "the plane does not have this policy yet, or refused it")
+    if spec.state == "Absent":
+        if policy is None or policy == BUILT_IN:
+            return Condition(READY_CONDITION, True, "Deleted", "the plane has no such policy")
+        return Condition(READY_CONDITION, False, "NotApplied", "the policy is still in force")
+    if policy is None or policy.content() != policy_of(policy_set(name, spec, Envelope("", name, "", 0)), 0).content():
+        message = "the plane does not have this policy: see the condition Accepted, or it was rejected or changed since"
+        return Condition(READY_CONDITION, False, "NotApplied", message)
     return Condition(READY_CONDITION, True, "Applied", f"the policy is in force since version {policy.version}")
 
 
-def _stated(name: str, spec: RulePolicySpec) -> Policy:
-    """The policy that the spec of an object describes."""
+def policy_set(name: str, spec: RulePolicySpec, envelope: Envelope) -> PolicySet:
+    """The event that states the spec of an object."""
     ports = [*chain.from_iterable((each.first, each.last) for each in spec.ports)]
-    envelope = Envelope("", name, "", 0)
-    event = PolicySet(
-        envelope, name, spec.priority, spec.action, spec.protocol, ports, dict(spec.sources), dict(spec.zones)
-    )
-    return policy_of(event, 0)
+    sources, zones = dict(sorted(spec.sources.items())), dict(sorted(spec.zones.items()))
+    return PolicySet(envelope, name, spec.priority, spec.action, spec.protocol, ports, sources, zones)
 
 
 def _zones(policy: Policy, fleet: FleetState) -> int:

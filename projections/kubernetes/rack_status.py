@@ -19,6 +19,7 @@ from projections.fleet.state import FleetState
 from projections.fleet.tables import zone_table as tables
 from projections.installs.rows import InstallsState, Level
 from projections.installs.views import laggards
+from projections.kubernetes.statements import NO_ACCEPTANCE, STATED, Acceptance
 from projections.kubernetes.status_body import Condition, Position, StatusBody, shortened, size_of
 from projections.views.progress import ProgressView, ProgressViews
 from projections.zones.dpus.phases import ERROR, INITIALIZING, READY
@@ -70,6 +71,7 @@ def rack_status(
     observed_generation: int,
     now_ms: int,
     time_ms: int,
+    accepted: Acceptance = NO_ACCEPTANCE,
 ) -> StatusBody:
     """The status of a zone's object. `time_ms` is the fold time."""
     view = progress.view(zone, states.zones, states.fleet, states.installs, states.epoch)
@@ -91,8 +93,13 @@ def rack_status(
         },
         "frozen": view.frozen,
         "offenders": [],
-        "conditions": [each.document(observed_generation) for each in (_ready(view, installed), installed)],
+        "conditions": [
+            *(each.document(observed_generation) for each in (_ready(view, installed), installed)),
+            *accepted.conditions,
+        ],
     }
+    if accepted.stated:
+        content[STATED] = accepted.stated
     for offender in _offenders(zone, states, is_late=not installed.is_true):
         content["offenders"].append(offender)
         if size_of(content) > MAX_STATUS_BYTES:

@@ -17,7 +17,7 @@ Document: TypeAlias = Mapping[str, Any]
 """A part of an object, as JSON."""
 
 _POSITION = "logPosition"
-_TRANSITION = "lastTransitionTime"
+TRANSITION = "lastTransitionTime"
 _SPACES = dict.fromkeys((*range(0x20), 0x7F), " ")
 _STAMPS_ONLY: Document = {_POSITION: dict.fromkeys(("generation", "fleet", "zones", "cliques", "installs"), 10**18)}
 
@@ -82,23 +82,23 @@ def difference(body: StatusBody, written: Document) -> Difference:
 
 def stamped(body: StatusBody, written: Document) -> dict[str, Any]:
     """The status to write over the one that an object has: a condition whose status is unchanged keeps its time."""
-    known = {found.get("type"): found for found in _conditions(written)}
+    known = {found.get("type"): found for found in conditions_of(written)}
     conditions = []
-    for condition in _conditions(body.content):
+    for condition in conditions_of(body.content):
         before = known.get(condition["type"], {})
-        is_same = before.get("status") == condition["status"] and _TRANSITION in before
-        conditions.append({**condition, _TRANSITION: before[_TRANSITION] if is_same else to_rfc3339(body.time_ms)})
+        is_same = before.get("status") == condition["status"] and TRANSITION in before
+        conditions.append({**condition, TRANSITION: before[TRANSITION] if is_same else to_rfc3339(body.time_ms)})
     return {**body.content, "conditions": conditions, _POSITION: body.position._asdict()}
 
 
 def without_stamps(status: Document) -> dict[str, Any]:
     """The content of a status."""
-    found = {name: part for name, part in status.items() if name != _POSITION}
-    if "conditions" in found:
-        found["conditions"] = [
-            {name: part for name, part in condition.items() if name != _TRANSITION} for condition in _conditions(status)
+    content = {name: part for name, part in status.items() if name != _POSITION}
+    if "conditions" in content:
+        content["conditions"] = [
+            {name: part for name, part in found.items() if name != TRANSITION} for found in conditions_of(status)
         ]
-    return found
+    return content
 
 
 def position_of(status: Document) -> Position:
@@ -109,9 +109,9 @@ def position_of(status: Document) -> Position:
 
 def transition_ms(status: Document, kind: str) -> int:
     """The time at which a condition of a status got its present status; 0 if it is not known."""
-    for condition in _conditions(status):
+    for condition in conditions_of(status):
         if condition.get("type") == kind:
-            return _from_rfc3339(condition.get(_TRANSITION, ""))
+            return _from_rfc3339(condition.get(TRANSITION, ""))
     return 0
 
 
@@ -120,7 +120,7 @@ def size_of(content: Document) -> int:
 
     Go's encoder escapes `<`, `>` and `&`, so each takes six bytes.
     """
-    conditions = [{**each, _TRANSITION: to_rfc3339(0)} for each in _conditions(content)]
+    conditions = [{**each, TRANSITION: to_rfc3339(0)} for each in conditions_of(content)]
     text = json.dumps({**content, "conditions": conditions, **_STAMPS_ONLY}, separators=(",", ":"))
     return len(text) + 5 * sum(map(text.count, "<>&"))
 
@@ -145,8 +145,9 @@ def _from_rfc3339(text: str) -> int:
 
 
 def _statuses(status: Document) -> dict[str, str]:
-    return {condition.get("type", ""): condition.get("status", "") for condition in _conditions(status)}
+    return {condition.get("type", ""): condition.get("status", "") for condition in conditions_of(status)}
 
 
-def _conditions(status: Document) -> Sequence[Document]:
+def conditions_of(status: Document) -> Sequence[Document]:
+    """The conditions of a status."""
     return status.get("conditions") or ()

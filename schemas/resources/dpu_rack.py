@@ -15,6 +15,7 @@ from schemas.resources.model import (
     LogPosition,
     Model,
     ObservedGeneration,
+    Stated,
     Text,
     ZoneName,
     forward_only,
@@ -95,6 +96,7 @@ class DPURackStatus(Model):
     """The compact state of a zone: at most 2 kB at any scale."""
 
     observed_generation: ObservedGeneration = 0
+    stated: Stated | None = None
     log_position: LogPosition | None = None
     nodes: Count = 0
     """Nodes of the zone."""

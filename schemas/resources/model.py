@@ -91,6 +91,15 @@ ObservedGeneration = Annotated[
     ),
 ]
 
+Stated = Annotated[
+    str,
+    Field(
+        max_length=32,
+        pattern=r"^[0-9a-f]*$",
+        description="The digest of the spec that the plane took into its log, or refused. It states each spec once.",
+    ),
+]
+
 
 class LogPosition(Model):
     """The part of the log that a status was computed from: one log generation, and the next offset of each partition

@@ -14,6 +14,7 @@ from schemas.resources.model import (
     LogPosition,
     Model,
     ObservedGeneration,
+    Stated,
     forward_only,
     validated,
 )
@@ -51,6 +52,8 @@ class RulePolicySpec(Model):
 
     priority: Annotated[int, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY)] = 0
     """The policy of the highest priority decides; at equal priority drop goes before allow."""
+    state: Literal["Present", "Absent"] = "Present"
+    """Absent deletes the policy from the plane. Deleting the object deletes no policy."""
     action: Literal["allow", "drop"]
     """The action on packets from the selected nodes."""
     protocol: Literal["any", "tcp", "udp", "icmp"] = "any"
@@ -67,6 +70,7 @@ class RulePolicyStatus(Model):
     """The state of the policy in the plane."""
 
     observed_generation: ObservedGeneration = 0
+    stated: Stated | None = None
     log_position: LogPosition | None = None
     version: Count = 0
     """The position in topic fleet of the policy's last change."""
@@ -80,8 +84,8 @@ class RulePolicyStatus(Model):
 
 
 class RulePolicy(Model):
-    """A rule policy of the plane. Deleting the object deletes the policy; over the budget of withdrawals, the change
-    waits for two approvers."""
+    """A rule policy of the plane. The plane takes each change of the spec once; over a budget, the change waits for two
+    approvers. Deleting the object leaves the policy in force: set state to Absent first."""
 
     model_config = ConfigDict(json_schema_extra=forward_only("fleet"))
 

@@ -81,6 +81,9 @@ async def test_the_rights_of_the_edge_are_in_force(cluster: Cluster, tmp_path: P
         ("update", "dpuplane.io", "holds"),
         ("update", "dpuplane.io", "dpuracks"),
         ("create", "dpuplane.io", "rulepolicies"),
+        ("patch", "dpuplane.io", "rulepolicies"),
+        ("get", "admissionregistration.k8s.io", "validatingadmissionpolicies"),
+        ("update", "admissionregistration.k8s.io", "validatingadmissionpolicies"),
         ("patch", "", "nodes"),
         ("get", "", "secrets"),
         ("create", "", "pods"),
@@ -114,7 +117,12 @@ async def test_a_release_is_installed_upgraded_and_uninstalled(own_control_plane
     await run("uninstall", RELEASE, values={})
     assert await kubectl("get", "all,roles", "--all-namespaces", "--selector=app.kubernetes.io/name=dpuplane") == ""
     assert "dpuracks.dpuplane.io" in await kubectl("get", "crds", "--output=name")
-    assert "holds" in await kubectl("get", "validatingadmissionpolicies", "--output=name")
+    policies = await kubectl("get", "validatingadmissionpolicies,mutatingadmissionpolicies", "--output=name")
+    assert policies.split() == [
+        "validatingadmissionpolicy.admissionregistration.k8s.io/authors.dpuplane.io",
+        "validatingadmissionpolicy.admissionregistration.k8s.io/verdicts.holds.dpuplane.io",
+        "mutatingadmissionpolicy.admissionregistration.k8s.io/authors.dpuplane.io",
+    ]
 
 
 async def _may(cluster: Cluster, verb: str, group: str, resource: str, namespace: str = NAMESPACE) -> bool:

@@ -242,6 +242,16 @@ KUBERNETES_WRITES = Counter(
     "Writes of statuses, by result: written, conflict, unknown, throttled, behind, refused, given_up.",
     ("source", "result"),
 )
+KUBERNETES_STATED = Counter(
+    "dpuplane_kubernetes_stated_total",
+    "Specs and verdicts of objects that fleet decided on, by result: accepted, refused.",
+    ("source", "resource", "result"),
+)
+KUBERNETES_NOT_ACCEPTED = Gauge(
+    "dpuplane_kubernetes_not_accepted_objects",
+    "Objects whose spec or verdicts do not count; their condition Accepted says why.",
+    ("source", "resource"),
+)
 KUBERNETES_CLIQUE_WRITES = Counter(
     "dpuplane_kubernetes_clique_writes_total", "Written objects of cliques and domains.", ("source", "resource")
 )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from prometheus_client.core import Metric
 
+from commands.kubernetes.object_edge import ObjectEdge
 from deploy.composition.kubernetes_edge import KubernetesEdge
 from deploy.web.metrics import catalog
 from schemas.resources.compute_domain import UPSTREAM_KINDS
@@ -43,9 +44,20 @@ def collect(edge: KubernetesEdge) -> Iterator[Metric]:
         ):
             writes.add_metric([edge.source, result], count)
         yield writes
+    if edge.objects is not None:
+        yield from _objects(edge, edge.objects)
     if edge.clique_writer is not None and edge.pods is not None:
         written, retained = catalog.KUBERNETES_CLIQUE_WRITES.family(), catalog.KUBERNETES_CLAIMS_RETAINED.family()
         for kind in UPSTREAM_KINDS:
             written.add_metric([edge.source, kind.plural], edge.clique_writer.writes[kind.plural])
         retained.add_metric([edge.source], sum(edge.pods.retained.values()))
         yield from (written, retained)
+
+
+def _objects(edge: KubernetesEdge, objects: ObjectEdge) -> Iterator[Metric]:
+    stated, not_accepted = catalog.KUBERNETES_STATED.family(), catalog.KUBERNETES_NOT_ACCEPTED.family()
+    for kind in objects.caches:
+        for result in ("accepted", "refused"):
+            stated.add_metric([edge.source, kind.plural, result], objects.stated[kind.plural, result])
+        not_accepted.add_metric([edge.source, kind.plural], objects.not_accepted(kind))
+    yield from (stated, not_accepted)

@@ -69,7 +69,9 @@ def _merged(*sets: Values) -> dict[str, Any]:
 
 
 VALUE_SETS: Mapping[str, Values] = {
-    "embedded, lab, cliques": _merged(LAB, {"kubernetes": {"cliques": "assign", "nodeLabels": ["tier"]}}),
+    "embedded, lab, cliques": _merged(
+        LAB, {"kubernetes": {"cliques": "assign", "nodeLabels": ["tier"], "users": ["*@example.org=*", "root=ops"]}}
+    ),
     "embedded, cert-manager, monitored": _merged(MANAGED, MONITORED, {"tls": {"revoked": ["ab12"]}}),
     "embedded, existing claim": _merged(SECRETS, {"embedded": {"existingClaim": "log"}}),
     "Kafka, lab": _merged(KAFKA, LAB),

@@ -37,6 +37,7 @@
 {{- $_ := set $set "kubernetes_cliques" $v.kubernetes.cliques -}}
 {{- $_ := set $set "driver_namespace" $v.kubernetes.driverNamespace -}}
 {{- end -}}
+{{- with $v.kubernetes.users -}}{{- $_ := set $set "kubernetes_users" (join "," .) -}}{{- end -}}
 {{- with $v.kubernetes.nodeLabels -}}{{- $_ := set $set "node_labels" (join "," .) -}}{{- end -}}
 {{- end -}}
 {{- if include "dpuplane.hasTls" .root -}}

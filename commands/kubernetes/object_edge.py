@@ -1,0 +1,339 @@
+"""Appends what users state in RulePolicy, DPURack and Hold objects of one source cluster.
+
+Each spec is stated once. Its digest goes into the status of the object, and fleet decides the rest: an edit over its
+budget waits for approval, and is not repeated. A policy that another command changes afterwards stays changed, and the
+status of the object says so; the annotation `dpuplane.io/restate` states an unchanged spec again. An edge that repeated
+what it finds different would fight with that command, repeat each edit that was rejected, and take the old specs of a
+restored backup for news.
+
+The deletion of an object states nothing, so neither a watched deletion nor a list without the object can remove rules.
+
+A verdict on a hold is the approval or rejection of its user, as a principal. The fold decides whether it counts. The
+edge reads no spec and no verdict while the admission policies, which vouch for the users, are not in force.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from random import Random
+from typing import NamedTuple
+
+from msgspec.structs import replace
+from pydantic import ValidationError
+
+from commands.kubernetes.admission_check import missing_policy
+from commands.kubernetes.object_facts import digest_of, event_of, is_not_accepted, stated_digest
+from commands.kubernetes.object_plan import SpecEvent, VerdictEvent, is_in_fleet, verdicts
+from commands.kubernetes.users import AUTHOR_FIELD, UserNames
+from eventstore.errors import FatalError, PlaneError
+from eventstore.folding.fold import Outcome
+from eventstore.ids import envelope, uuid7
+from eventstore.log import FLEET, FLEET_0
+from eventstore.reasons import Reason
+from eventstore.replicas.replica import Replica
+from projections.fold_states import FoldStates
+from projections.kubernetes.object_cache import ObjectCache
+from projections.kubernetes.object_names import hold_number
+from projections.kubernetes.statements import Statement, StatementTable
+from projections.kubernetes.status_body import shortened
+from schemas.events import Envelope
+from schemas.kubernetes.api import ApiError, KubernetesApi
+from schemas.kubernetes.objects import Custom
+from schemas.resources.author_admission import AUTHOR, RESTATE
+from schemas.resources.dpu_rack import DPU_RACK
+from schemas.resources.hold import HOLD, HoldSpec
+from schemas.resources.kinds import Kind
+from schemas.resources.rule_policy import RULE_POLICY
+
+logger = logging.getLogger(__name__)
+
+LINGER_S = 0.05
+SUBMIT_TIMEOUT_S = 10.0
+CONCURRENT = 16
+"""Maximum of objects that are compared at the same time."""
+RETRY_S = 1.0
+CHECK_S = 60.0
+"""Time after which the admission policies are read again, and objects that were not accepted are compared again."""
+MAX_REFUSED = 1_000
+"""Maximum of refused verdicts that are remembered; at this limit, all are dropped, and may be refused again."""
+_CLOCK_REASONS = (Reason.COMMAND_ID_EXPIRED, Reason.COMMAND_TOO_LATE, Reason.COMMAND_FROM_FUTURE)
+"""Refusals that say nothing about the content of a command."""
+
+
+class _Key(NamedTuple):
+    kind: Kind
+    name: str
+
+
+class ObjectEdge:
+    """Appends what the log lacks of the objects of one source cluster, while `run` runs. List-watches fill the
+    caches."""
+
+    def __init__(
+        self,
+        replica: Replica,
+        source: str,
+        api: KubernetesApi,
+        users: UserNames,
+        statements: StatementTable,
+        *,
+        now_ms: Callable[[], int],
+        rng: Random,
+    ) -> None:
+        self.caches: Mapping[Kind, ObjectCache[Custom]] = {
+            kind: ObjectCache(lambda item: item.metadata.name) for kind in (DPU_RACK, RULE_POLICY, HOLD)
+        }
+        self.stated: Counter[tuple[str, str]] = Counter()
+        """Number of specs and verdicts that fleet has decided on, by the kind's plural and the result."""
+        self.missing_admission = "the admission policies are not read yet"
+        """The admission policy that is not in force, in one sentence; empty if all are."""
+        self._replica = replica
+        self._states = FoldStates(replica)
+        self._source = source
+        self._api = api
+        self._users = users
+        self._statements = statements
+        self._now_ms = now_ms
+        self._rng = rng
+        self._checked_s = -CHECK_S
+        self._dirty: set[_Key] = set()
+        self._suspended: dict[_Key, str] = {}
+        """Specs, by their digest, that a list of a restored API server has: they may be older than what fleet has."""
+        self._refused: dict[tuple[str, str, str, str], str] = {}
+        """Reasons of refused verdicts, by hold, user, verdict and hash."""
+        self._unconfirmed: dict[_Key, tuple[str, SpecEvent]] = {}
+        """Commands whose outcome is not known, with the digest of their spec. The fold answers a repeated command with
+        the outcome of the first one, so no later change by another command is undone."""
+        self._slots = asyncio.Semaphore(CONCURRENT)
+        self._work = asyncio.Event()
+        for kind, cache in self.caches.items():
+            self._subscribe(kind, cache)
+
+    def not_accepted(self, kind: Kind) -> int:
+        """Number of objects of a kind whose spec or verdicts do not count."""
+        return sum(is_not_accepted(item) for item in self.caches[kind].objects.values())
+
+    def _subscribe(self, kind: Kind, cache: ObjectCache[Custom]) -> None:
+        cache.subscribe(lambda item: self._mark(_Key(kind, item.metadata.name)), lambda: self._on_list(kind, cache))
+
+    def _mark(self, key: _Key) -> None:
+        self._dirty.add(key)
+        self._work.set()
+
+    def _on_list(self, kind: Kind, cache: ObjectCache[Custom]) -> None:
+        if cache.went_back:
+            cache.went_back = False
+            for name, item in cache.objects.items():
+                with suppress(ValidationError):  # such a spec is never stated
+                    self._suspended[_Key(kind, name)] = digest_of(kind, item)
+        self._work.set()
+
+    # -- the reconciler
+
+    async def run(self) -> None:
+        """Append differences until cancelled."""
+        await self._replica.ready()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._follow_fleet())
+            tasks.create_task(self._repeat())
+            while True:
+                await self._work.wait()
+                await asyncio.sleep(LINGER_S)
+                self._work.clear()
+                if not await self._reconcile():
+                    await asyncio.sleep(RETRY_S * self._rng.uniform(0.5, 1.5))
+                    self._work.set()
+
+    async def _follow_fleet(self) -> None:
+        """Compare holds with verdicts again when fleet changes: a change that grew has another hash."""
+        with self._replica.watch(FLEET) as watch:
+            while True:
+                await watch.changed()
+                for name, item in self.caches[HOLD].objects.items():
+                    if b'"verdicts"' in bytes(item.spec):
+                        self._mark(_Key(HOLD, name))
+
+    async def _repeat(self) -> None:
+        while True:
+            await asyncio.sleep(CHECK_S * self._rng.uniform(0.8, 1.2))
+            self._mark_all()
+
+    def _mark_all(self) -> None:
+        self._dirty.update(_Key(kind, name) for kind, cache in self.caches.items() for name in cache.objects)
+        self._work.set()
+
+    async def _reconcile(self) -> bool:
+        """Append what fleet lacks of the changed objects. Returns whether nothing is left to append."""
+        ready = {key for key in self._dirty if self.caches[key.kind].is_complete}
+        if not ready:
+            return True
+        if not await self._check_admission():
+            return False
+        self._dirty -= ready
+        failed: set[_Key] = set()
+
+        async def compare(key: _Key) -> None:
+            async with self._slots:
+                if not await self._compare(key):
+                    failed.add(key)
+
+        async with asyncio.TaskGroup() as tasks:
+            for key in sorted(ready, key=lambda key: (key.kind.plural, key.name)):
+                tasks.create_task(compare(key))
+        self._dirty |= failed
+        return not failed
+
+    async def _check_admission(self) -> bool:
+        """Read the admission policies, unless that was done lately. Returns False if they could not be read."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s < self._checked_s + CHECK_S * 0.5:
+            return True
+        try:
+            missing = await missing_policy(self._api)
+        except ApiError as error:
+            logger.warning("admission policies not read, retrying: %s", error, extra={"source": self._source})
+            return False
+        if missing and missing != self.missing_admission:
+            logger.warning("specs and verdicts are not read: %s", missing, extra={"source": self._source})
+        self._checked_s, self.missing_admission = now_s, missing
+        return True
+
+    async def _compare(self, key: _Key) -> bool:
+        """Append what fleet lacks of one object. Returns whether every record is known to be folded."""
+        item = self.caches[key.kind].objects.get(key.name)
+        if item is None or item.metadata.deletion_timestamp is not None:
+            self._statements.forget(key.kind.plural, key.name)
+            self._suspended.pop(key, None)
+            self._unconfirmed.pop(key, None)
+            return True
+        try:
+            if key.kind is HOLD:
+                return await self._compare_hold(key, item, HoldSpec.model_validate_json(bytes(item.spec)))
+            return await self._compare_spec(key, item)
+        except ValidationError as error:  # an earlier resource definition admitted the spec
+            first = error.errors()[0]
+            field = ".".join(("spec", *map(str, first["loc"])))
+            self._say(key, item, "Invalid", f"{field}: {first['msg']}")
+            return True
+
+    # -- specs of racks and policies
+
+    async def _compare_spec(self, key: _Key, item: Custom) -> bool:
+        digest = digest_of(key.kind, item)
+        if not digest:
+            self._statements.forget(key.kind.plural, key.name)
+            return True
+        known = self._statements.get(key.kind.plural, key.name)
+        if stated_digest(item) == digest:
+            self._statements.forget(key.kind.plural, key.name)
+            return True
+        if known is not None and known.stated == digest:
+            return True
+        unconfirmed = self._unconfirmed.get(key)
+        if unconfirmed is not None and unconfirmed[0] == digest:
+            return await self._state(key, item, unconfirmed[1], digest)
+        event = event_of(key.kind, item, self._envelope(""))
+        assert event is not None, "a spec that states nothing has no digest"
+        if is_in_fleet(self._states.fleet, event):
+            self._say(key, item, "Accepted", "the plane has this spec already", digest, is_accepted=True)
+            return True
+        user = (item.metadata.annotations or {}).get(AUTHOR, "")
+        actor = self._users.author(user)
+        if self.missing_admission:
+            self._say(key, item, "AdmissionMissing", self.missing_admission)
+        elif self._suspended.get(key) == digest:
+            message = "the API server was restored from a backup; change the spec, or set the annotation"
+            self._say(key, item, "RestoredFromBackup", f"{message} {RESTATE} to a new value, to state it")
+        elif actor is None:
+            self._say(key, item, "AuthorUnknown", self._users.fault(AUTHOR_FIELD, user))
+        else:
+            command = replace(event, envelope=replace(event.envelope, actor=actor))
+            return await self._state(key, item, command, digest)
+        return True
+
+    async def _state(self, key: _Key, item: Custom, event: SpecEvent, digest: str) -> bool:
+        """Append the spec of an object. Returns whether the record is known to be folded."""
+        self._unconfirmed[key] = (digest, event)
+        outcome = await self._submit(event, key.name)
+        if outcome is None:
+            return False
+        del self._unconfirmed[key]
+        if outcome.reason_code in _CLOCK_REASONS:
+            return False
+        taken = f"the plane has taken this spec of {event.envelope.actor}"
+        is_refused = outcome.code == "refused"
+        self.stated[key.kind.plural, "refused" if is_refused else "accepted"] += 1
+        if is_refused:
+            self._say(key, item, "Refused", outcome.reason, digest)
+        elif outcome.code == "held":
+            message = f"{taken}; its change needs approval: hold {outcome.result['hold']}"
+            self._say(key, item, "NeedsApproval", message, digest, is_accepted=True)
+        else:
+            self._say(key, item, "Accepted", taken, digest, is_accepted=True)
+        return True
+
+    def _say(
+        self, key: _Key, item: Custom, reason: str, message: str, digest: str = "", *, is_accepted: bool = False
+    ) -> None:
+        statement = Statement(item.metadata.generation, digest, is_accepted, reason, message)
+        self._statements.put(key.kind.plural, key.name, statement)
+
+    # -- verdicts on holds
+
+    async def _compare_hold(self, key: _Key, item: Custom, spec: HoldSpec) -> bool:
+        number = hold_number(key.name)
+        if number is None or not spec.verdicts:
+            return True
+        if self.missing_admission:
+            self._say(key, item, "AdmissionMissing", self.missing_admission)
+            return True
+        faults: dict[str, str] = {}
+        for _ in spec.verdicts:  # each verdict may change what the others count for
+            judged = verdicts(number, spec, self._states.fleet, self._users, self._envelope)
+            if not judged:
+                return True
+            refused = self._refused
+            faults = {each.verdict.user: each.fault for each in judged if each.fault}
+            known = {each.verdict.user: refused.get((key.name, *each.verdict.model_dump().values())) for each in judged}
+            faults |= {user: reason for user, reason in known.items() if reason}
+            event = next((each for each in judged if each.event is not None and each.verdict.user not in faults), None)
+            if event is None or event.event is None:
+                break
+            outcome = await self._submit(event.event, key.name)
+            if outcome is None or outcome.reason_code in _CLOCK_REASONS:
+                return False
+            self.stated[HOLD.plural, "refused" if outcome.code == "refused" else "accepted"] += 1
+            if outcome.code == "refused":
+                if len(refused) >= MAX_REFUSED:
+                    refused.clear()
+                faults[event.verdict.user] = outcome.reason
+                refused[(key.name, *event.verdict.model_dump().values())] = outcome.reason
+        if faults:
+            self._say(key, item, "VerdictRefused", "; ".join(faults.values()))
+        else:
+            self._say(key, item, "Counted", "every verdict counts", is_accepted=True)
+        return True
+
+    # -- the log
+
+    async def _submit(self, event: SpecEvent | VerdictEvent, name: str) -> Outcome | None:
+        """Submit a record; None if its outcome is not known."""
+        about = {"source": self._source, "object": name, "event": type(event).__name__, "actor": event.envelope.actor}
+        try:
+            key = event.envelope.subject.encode()
+            answer = await self._replica.submit(FLEET_0, key, event, timeout_s=SUBMIT_TIMEOUT_S)
+        except FatalError:
+            raise
+        except PlaneError as error:
+            logger.warning("event about an object not confirmed, retrying: %s", error, extra=about)
+            return None
+        outcome = answer.outcome
+        logger.info("object stated: %s", outcome.code, extra=about | {"reason": shortened(outcome.reason, 200)})
+        return outcome
+
+    def _envelope(self, actor: str, subject: str = "") -> Envelope:
+        return envelope(subject, actor, uuid7(self._now_ms(), self._rng))

@@ -1,0 +1,139 @@
+"""Compares the specs of RulePolicy and DPURack objects, and the verdicts of Hold objects, with fleet. Pure.
+
+The result is what fleet lacks: an event, or nothing. An edit that waits for approval is not lacking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, TypeAlias
+
+from commands.kubernetes.users import UserNames
+from commands.requests.validation import EnvelopeFactory
+from projections.attempt_limits import LEAVE_AS_IS, with_stated
+from projections.field_checks import quoted
+from projections.fleet.membership.effects import hold_key
+from projections.fleet.state import FleetState
+from projections.fleet.withdrawals.budgets import Hold
+from projections.fleet.withdrawals.holds import holds_of_edit
+from projections.fleet.withdrawals.principals import person
+from projections.kubernetes.policy_status import policy_set
+from projections.rules.policies import BUILT_IN, policy_of
+from schemas.events import Envelope, HoldApproved, HoldRejected, PolicyDeleted, PolicySet, ZoneUpdated
+from schemas.resources.dpu_rack import DPURackSpec
+from schemas.resources.hold import HoldSpec, HoldVerdict
+from schemas.resources.rule_policy import RulePolicySpec
+
+SpecEvent: TypeAlias = PolicySet | PolicyDeleted | ZoneUpdated
+VerdictEvent: TypeAlias = HoldApproved | HoldRejected
+
+REJECT = "Reject"
+
+
+def policy_event(name: str, spec: RulePolicySpec, envelope: Envelope) -> PolicySet | PolicyDeleted:
+    """The event that states the spec of a RulePolicy."""
+    return PolicyDeleted(envelope, name) if spec.state == "Absent" else policy_set(name, spec, envelope)
+
+
+def zone_event(zone: str, spec: DPURackSpec, envelope: Envelope) -> ZoneUpdated | None:
+    """The event that states the spec of a DPURack; None for a spec that states nothing, as that of each object that the
+    plane made."""
+    attempts = spec.attempts
+    limits = [] if attempts is None else [attempts.transient, attempts.device, attempts.operator]
+    stated = [LEAVE_AS_IS if limit is None else limit for limit in limits]
+    event = ZoneUpdated(
+        envelope=envelope,
+        zone=zone,
+        set_labels=spec.labels is not None,
+        labels=dict(sorted((spec.labels or {}).items())),
+        parallel_installs=LEAVE_AS_IS if spec.parallel_installs is None else spec.parallel_installs,
+        unavailable_nodes=LEAVE_AS_IS if spec.unavailable_nodes is None else spec.unavailable_nodes,
+        set_agent_networks=spec.agent_networks is not None,
+        agent_networks=spec.agent_networks or [],
+        set_agent_label_keys=spec.agent_label_keys is not None,
+        agent_label_keys=spec.agent_label_keys or [],
+        attempt_limits=stated,
+    )
+    is_set = event.set_labels or event.set_agent_networks or event.set_agent_label_keys
+    numbers = {event.parallel_installs, event.unavailable_nodes, *stated}
+    return event if is_set or numbers != {LEAVE_AS_IS} else None
+
+
+def is_in_fleet(fleet: FleetState, event: SpecEvent) -> bool:
+    """Whether fleet has what a spec states, or an edit with that content waits for approval."""
+    match event:
+        case ZoneUpdated():
+            return _has_limits(fleet, event) and (not event.set_labels or _has_labels(fleet, event))
+        case PolicySet():
+            present, waiting = fleet.policies.rows.get(event.name), _waiting(fleet, policy=event.name)
+            wanted = policy_of(event, 0).content()
+            if any(hold.policy_after is not None and hold.policy_after.content() == wanted for hold in waiting):
+                return True
+            return present is not None and present.content() == wanted and not waiting
+        case PolicyDeleted():
+            present, waiting = fleet.policies.rows.get(event.name), _waiting(fleet, policy=event.name)
+            if any(hold.policy_after is None for hold in waiting):
+                return True
+            return (present is None or present.content() == BUILT_IN.content()) and not waiting
+
+
+def _waiting(fleet: FleetState, *, policy: str = "", zone: str = "") -> Sequence[Hold]:
+    return [fleet.holds.rows[hold_key(number)] for number in holds_of_edit(fleet, policy=policy, zone=zone)]
+
+
+def _has_labels(fleet: FleetState, event: ZoneUpdated) -> bool:
+    waiting = _waiting(fleet, zone=event.zone)
+    if any(hold.labels_after == event.labels for hold in waiting):
+        return True
+    return dict(fleet.zone(event.zone).labels) == event.labels and not waiting
+
+
+def _has_limits(fleet: FleetState, event: ZoneUpdated) -> bool:
+    zone = fleet.zone(event.zone)
+    return (
+        event.parallel_installs in (LEAVE_AS_IS, zone.parallel_installs)
+        and event.unavailable_nodes in (LEAVE_AS_IS, zone.unavailable_nodes)
+        and (not event.set_agent_networks or {*event.agent_networks} == {*zone.agent_networks})
+        and (not event.set_agent_label_keys or {*event.agent_label_keys} == {*zone.agent_label_keys})
+        and with_stated(zone.attempt_limits, event.attempt_limits) == zone.attempt_limits
+    )
+
+
+class Judged(NamedTuple):
+    """A verdict, with the event that fleet lacks of it, or the reason why it does not count. It counts already if it
+    has neither."""
+
+    verdict: HoldVerdict
+    event: VerdictEvent | None = None
+    fault: str = ""
+
+
+def verdicts(number: int, spec: HoldSpec, fleet: FleetState, users: UserNames, make: EnvelopeFactory) -> list[Judged]:
+    """The verdicts on a hold, rejections first: they keep the rules as they are. Empty unless the hold is open.
+    `make` makes the envelope of an actor."""
+    hold = fleet.holds.rows.get(hold_key(number))
+    if hold is None or hold.rejected_by or hold_key(number) in fleet.rejected.rows:
+        return []
+    return [*_judged(hold, sorted(spec.verdicts, key=lambda each: (each.verdict != REJECT, each.user)), users, make)]
+
+
+def _judged(hold: Hold, given: Sequence[HoldVerdict], users: UserNames, make: EnvelopeFactory) -> Iterator[Judged]:
+    approved = {person(actor) for actor in hold.approvals}
+    for verdict in given:
+        actor = users.approver(verdict.user)
+        field = f"spec.verdicts[{verdict.user}]"
+        if actor is None:
+            yield Judged(verdict, fault=users.fault(f"{field}.user", verdict.user))
+        elif verdict.hash != hold.hash.hex():
+            said = f"{quoted(verdict.hash)} must be the present hash of the hold, {hold.hash.hex()}"
+            yield Judged(verdict, fault=f"{field}.hash: {said}")
+        elif verdict.verdict == REJECT:
+            yield Judged(verdict, HoldRejected(make(actor), hold.id))
+        elif person(actor) == person(hold.requested_by):
+            yield Judged(
+                verdict, fault=f"{field}.user: {quoted(verdict.user)} requested this change; others must approve"
+            )
+        elif person(actor) in approved:
+            yield Judged(verdict)
+        else:
+            yield Judged(verdict, HoldApproved(make(actor), hold.id, hold.hash))
