@@ -1,9 +1,9 @@
 """10,000 Nodes join 200 racks: a DPURack for each rack, beside objects that list names, on one kube-apiserver.
 
-The Nodes are created at once, 32 requests at a time; a first round of them, which nobody watches, gives what they
-cost alone, and is subtracted. The peers are controllers in this process (tests/bench/naive_racks.py): each rack's
-object lists every node of the fleet, or only those of the rack. The plane is a process with an embedded log. After the
-last rack is complete, two more seconds count.
+The Nodes are created at once, 32 requests at a time. A first round of them, which one watch follows, gives what the
+Nodes cost without racks, and is subtracted. The peers are controllers in this process (tests/bench/naive_racks.py):
+each rack's object lists every node of the fleet, or only those of the rack. The plane is a process with an embedded
+log. After the last rack is complete, two more seconds count.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 import uvloop
@@ -24,7 +24,7 @@ import uvloop
 from commands.kubernetes.list_watch import ListWatch
 from drivers.kubernetes.client import connect
 from projections.kubernetes.object_cache import ObjectCache
-from schemas.kubernetes.objects import Fields, Metadata
+from schemas.kubernetes.objects import Fields, Metadata, Node
 from schemas.resources.crds import definition
 from schemas.resources.dpu_rack import DPU_RACK
 from tests.bench.apart import serving
@@ -61,6 +61,9 @@ class _Rack(Fields, frozen=True):
     status: _Status = msgspec.field(default_factory=_Status)
 
 
+T = TypeVar("T", Node, _Rack)
+
+
 def figures() -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         cluster = ControlPlane(Path(folder) / "kubernetes")
@@ -82,7 +85,7 @@ async def _naive(cluster: ControlPlane) -> dict[str, Joined]:
         await install(api, definition(DPU_RACK))
         await create_namespace(api, OWN.replace(" ", "-"))
         await create_namespace(api, LISTS.replace(" ", "-"))
-    found = {"": await _round(cluster, CONFIG_MAPS, lambda: asyncio.sleep(0))}
+    found = {"": await _round(cluster, CONFIG_MAPS, lambda: _all_watched(cluster))}
     for name in (OWN, LISTS):
         naive = NaiveRacks(name.replace(" ", "-"), NODES, RACKS, own_only=name == OWN)
         found[name] = await _round(cluster, CONFIG_MAPS, lambda naive=naive: naive.run(cluster))  # type: ignore[misc]
@@ -108,16 +111,23 @@ async def _round(cluster: ControlPlane, resource: str, is_complete: Callable[[],
 
 async def _all_shown(cluster: ControlPlane) -> None:
     """Return when the DPURack of every rack shows all of its nodes."""
-    async with _watched_racks(cluster) as cache:
+    async with _watched(cluster, DPU_RACK.path(), _Rack) as cache:
         while sum(rack.status.nodes == NODES // RACKS for rack in cache.objects.values()) < RACKS:
             await asyncio.sleep(0.05)
 
 
+async def _all_watched(cluster: ControlPlane) -> None:
+    """Return when a watch has shown all Nodes."""
+    async with _watched(cluster, "/api/v1/nodes", Node) as cache:
+        while len(cache.objects) < NODES:
+            await asyncio.sleep(0.05)
+
+
 @asynccontextmanager
-async def _watched_racks(cluster: ControlPlane) -> AsyncIterator[ObjectCache[_Rack]]:
-    cache: ObjectCache[_Rack] = ObjectCache(lambda item: item.metadata.name)
+async def _watched(cluster: ControlPlane, path: str, kind: type[T]) -> AsyncIterator[ObjectCache[T]]:
+    cache: ObjectCache[T] = ObjectCache(lambda item: item.metadata.name)
     async with connect(str(cluster.kubeconfig())) as api:
-        watch = asyncio.create_task(ListWatch(api, DPU_RACK.path(), _Rack, cache, rng=Random(2)).run())
+        watch = asyncio.create_task(ListWatch(api, path, kind, cache, rng=Random(2)).run())
         try:
             yield cache
         finally:
