@@ -25,6 +25,7 @@ from commands.kubernetes.list_watch import ListWatch
 from drivers.kubernetes.client import connect
 from projections.kubernetes.object_cache import ObjectCache
 from schemas.kubernetes.objects import Fields, Metadata, Node
+from schemas.resources import KINDS
 from schemas.resources.crds import definition
 from schemas.resources.dpu_rack import DPU_RACK
 from tests.bench.apart import serving
@@ -82,7 +83,7 @@ async def _naive(cluster: ControlPlane) -> dict[str, Joined]:
     """The cost of the Nodes alone, and the two naive forms."""
     await cluster.start()
     async with connect(str(cluster.kubeconfig())) as api:
-        await install(api, definition(DPU_RACK))
+        await install(api, *map(definition, KINDS))
         await create_namespace(api, OWN.replace(" ", "-"))
         await create_namespace(api, LISTS.replace(" ", "-"))
     found = {"": await _round(cluster, CONFIG_MAPS, lambda: _all_watched(cluster))}
