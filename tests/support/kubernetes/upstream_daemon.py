@@ -19,7 +19,7 @@ import msgspec
 
 from commands.kubernetes.list_watch import ListWatch
 from projections.kubernetes.object_cache import ObjectCache
-from schemas.kubernetes.api import ApiError, KubernetesApi, WatchEvent
+from schemas.kubernetes.api import TOO_MANY_REQUESTS, ApiError, KubernetesApi, WatchEvent
 from schemas.kubernetes.compute_domains import NOT_READY, READY, CliqueObject
 from schemas.kubernetes.objects import Metadata, Pod
 from schemas.resources.compute_domain import CLIQUE_LABEL, COMPUTE_DOMAIN_CLIQUE, DOMAIN_LABEL
@@ -92,10 +92,21 @@ class UpstreamDaemon:
             self.is_listed = True
             if self._start is not None:
                 await self._start.wait()
-            label = {"metadata": {"labels": {CLIQUE_LABEL: self.clique}}}
-            await self.api.patch(f"{pods}/{self.pod.name}", label, "merge")
+            await self._label(f"{pods}/{self.pod.name}")
             self.labelled_s = asyncio.get_running_loop().time()
             await self._serve()
+
+    async def _label(self, path: str) -> None:
+        """Label its pod. An overloaded server is asked again, as client-go does; any other error ends the daemon."""
+        label = {"metadata": {"labels": {CLIQUE_LABEL: self.clique}}}
+        while True:
+            try:
+                await self.api.patch(path, label, "merge")
+                return
+            except ApiError as error:
+                if error.status != TOO_MANY_REQUESTS:
+                    raise
+                await asyncio.sleep(error.retry_after_s or 1.0)
 
     async def stop(self) -> None:
         """Remove every row with this daemon's address, once, from the object as last seen."""
