@@ -103,6 +103,19 @@ class HandlerPair(Generic[T]):
             handler.list_completed(went_back=went_back)
 
 
+class ListVersions(Protocol):
+    """Remembers the resource version of the last complete list, also over a restart of the process. The methods return
+    at once and never raise."""
+
+    def last_version(self) -> int:
+        """The version that was recorded last; 0 if there is none."""
+        ...
+
+    def record_version(self, version: int) -> None:
+        """A list with this version is complete; `list_completed` of the handler follows."""
+        ...
+
+
 @dataclass
 class WatchCounts:
     """Counts since the start."""
@@ -129,6 +142,7 @@ class ListWatch(Generic[T]):
         *,
         rng: Random,
         label_selector: str = "",
+        versions: ListVersions | None = None,
     ) -> None:
         self.counts = WatchCounts()
         self.is_current = False
@@ -139,6 +153,7 @@ class ListWatch(Generic[T]):
         self._item = msgspec.json.Decoder(kind)
         self._handler = handler
         self._rng = rng
+        self._list_versions = versions
         self._query = {"labelSelector": label_selector} if label_selector else {}
         self._failed = 0
         self._newest = 0
@@ -166,6 +181,8 @@ class ListWatch(Generic[T]):
     async def _list(self) -> str:
         self._handler.list_began()
         self._versions, self._deleted, self._last = {}, {}, None
+        if self._list_versions is not None:  # before the request: a list that begins later has at least this version
+            self._newest = max(self._newest, self._list_versions.last_version())
         query = self._query | {"limit": str(PAGE)}
         while True:
             page = await self._page_of(query)
@@ -184,6 +201,8 @@ class ListWatch(Generic[T]):
             logger.warning("resource versions went back: the API server was restored from a backup", extra=about)
             self._newest = 0
         self._newest = max(self._newest, _number(version))
+        if self._list_versions is not None:
+            self._list_versions.record_version(_number(version))
         self._handler.list_completed(went_back=went_back)
         return version
 

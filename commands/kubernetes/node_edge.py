@@ -17,7 +17,16 @@ from random import Random
 from typing import TypeAlias
 
 from commands.kubernetes.node_facts import NodeFacts, NodeRules, read_node
-from commands.kubernetes.node_plan import FoldedNode, folded_node, is_stated, joins, leaves, snapshot
+from commands.kubernetes.node_plan import (
+    FoldedNode,
+    ListFacts,
+    folded_node,
+    is_stated,
+    joins,
+    last_list,
+    leaves,
+    snapshot,
+)
 from eventstore.errors import FatalError, PlaneError
 from eventstore.ids import envelope, uuid7
 from eventstore.log import ZONES
@@ -45,7 +54,7 @@ REFUSED_RETRY_S = 600.0
 class NodeEdge:
     """Appends what the log lacks of the nodes of one source, while `run` runs.
 
-    A list-watch calls the methods of its handler.
+    A list-watch calls the methods of its handler and of its list versions.
     """
 
     def __init__(
@@ -71,6 +80,8 @@ class NodeEdge:
         self._deleted: dict[str, tuple[int, str]] = {}
         self._is_list_new = False
         self._went_back = False
+        self._version = 0
+        """The resource version of the last complete list."""
         self._work = asyncio.Event()
 
     @property
@@ -105,6 +116,12 @@ class NodeEdge:
         self._present.pop(name, None)
         self._deleted[name] = (item.metadata.created_ms, item.metadata.uid)
         self._mark(name)
+
+    def last_version(self) -> int:
+        return last_list(self._states, self._rules.source).version
+
+    def record_version(self, version: int) -> None:
+        self._version = version
 
     def list_completed(self, *, went_back: bool) -> None:
         listed, self._listed = self._listed or set(), None
@@ -169,22 +186,26 @@ class NodeEdge:
         """Append the last complete list, and the leaves of the nodes that it lacks. Returns whether all records are
         known to be folded.
 
-        A list without any Node of a zone is no evidence of leaves from that zone. After a restore, a list of the API
-        server is no evidence of leaves at all, because nodes may have joined after the backup. Nodes without evidence
-        stay, and are counted, until the source lists them again or an operator removes them.
+        A list without any Node is no evidence. After a restore, a list of the API server is no evidence either, because
+        nodes may have joined after the backup. Nodes without evidence stay, and are counted, until the source lists
+        them again or an operator removes them. The log has the version of the list and whether there was a restore, so
+        the edge knows both after a restart.
         """
         by_zone: defaultdict[str, list[NodeFacts]] = defaultdict(list)
         for facts in self._present.values():
             by_zone[facts.zone].append(facts)
-        absent = await self._absent()
-        self._went_back = self._went_back and bool(absent)
-        stays = {zone: nodes for zone, nodes in absent.items() if self._went_back or not by_zone[zone]}
-        self._report_retained(stays)
+        absent, last = await self._absent(), last_list(self._states, self._rules.source)
+        self._went_back = (self._went_back or last.restored) and bool(absent)
+        is_evidence = bool(self._present) and not self._went_back
+        self._report_retained({} if is_evidence else absent)
+        found = ListFacts(self._rules.source, self._version, len(self._present), self._went_back)
+        if not self._present or (not absent and (found.version, found.restored) == (last.version, last.restored)):
+            return True
         is_complete = True
-        for zone in sorted(absent.keys() - stays.keys()):
-            event = snapshot(self._envelope, zone, self._rules.source, by_zone[zone])
+        for zone in sorted(absent) or [min(by_zone)]:
+            event = snapshot(self._envelope, zone, found, by_zone[zone])
             failed = await self._submit_all([event])
-            if not failed:
+            if not failed and is_evidence and absent:
                 failed = await self._submit_all(leaves(self._envelope, absent[zone], list_hash=event.list_hash))
             is_complete = is_complete and not failed
         return is_complete
@@ -192,7 +213,7 @@ class NodeEdge:
     def _report_retained(self, stays: Mapping[str, Mapping[str, FoldedNode]]) -> None:
         retained = sum(map(len, stays.values()))
         if retained and retained != self.retained:
-            why = "the API server was restored from a backup" if self._went_back else "no Node of their zones is listed"
+            why = "the API server was restored from a backup" if self._went_back else "it lists no Node at all"
             logger.warning(
                 "nodes kept although the source lacks them: %s; `dpuplane nodes leave` removes them",
                 why,

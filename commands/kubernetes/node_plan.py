@@ -11,7 +11,7 @@ from commands.inventory.batches import PlannedNode, batches
 from commands.kubernetes.node_facts import NodeFacts
 from commands.requests.validation import EnvelopeFactory
 from projections.fold_states import FoldStates
-from projections.zones.rows import Node
+from projections.zones.rows import Node, SourceList
 from schemas.events import MAX_ITEMS, NodesJoined, NodesLeft, SnapshotCompleted
 
 
@@ -90,8 +90,33 @@ def leaves(make: EnvelopeFactory, gone: Mapping[str, FoldedNode], *, list_hash: 
             )
 
 
-def snapshot(make: EnvelopeFactory, zone: str, source: str, listed: Iterable[NodeFacts]) -> SnapshotCompleted:
+class ListFacts(NamedTuple):
+    """A complete list of a source: its resource version, the number of its nodes, and whether the API server was
+    restored from an older backup, so that the list may lack nodes."""
+
+    source: str
+    version: int
+    total: int
+    restored: bool
+
+
+def last_list(states: FoldStates, source: str) -> SourceList:
+    """The last complete list of a source in the folds; version 0 if there is none."""
+    rows = [row for zones in states.all_zones() if (row := zones.lists.rows.get(source)) is not None]
+    return max(rows, key=lambda row: (row.said_ms, row.restored, row.version), default=SourceList(0, False, 0))
+
+
+def snapshot(make: EnvelopeFactory, zone: str, found: ListFacts, listed: Iterable[NodeFacts]) -> SnapshotCompleted:
     """The record of a complete list: count and hash of the source's nodes in a zone. Equal lists have equal hashes."""
     lines = sorted(f"{facts.node.name} {facts.created_ms} {facts.uid}\n" for facts in listed)
     digest = hashlib.sha256("".join(lines).encode()).digest()
-    return SnapshotCompleted(envelope=make(zone), zone=zone, source=source, count=len(lines), list_hash=digest)
+    return SnapshotCompleted(
+        envelope=make(zone),
+        zone=zone,
+        source=found.source,
+        count=len(lines),
+        list_hash=digest,
+        version=found.version,
+        total=found.total,
+        restored=found.restored,
+    )

@@ -85,7 +85,8 @@ class KubernetesEdge:
     async def run(self) -> None:
         """Watch and write until cancelled. Raises KubeconfigInvalid."""
         async with self._connect() as api, asyncio.TaskGroup() as tasks:
-            self.watches["nodes"] = ListWatch(api, NODES, Node, self.nodes, rng=self._rng)
+            await self._replica.ready()  # the folds have the version of the last list
+            self.watches["nodes"] = ListWatch(api, NODES, Node, self.nodes, rng=self._rng, versions=self.nodes)
             if self._settings.cliques is not None:
                 self._add_cliques(api, self._settings.cliques)
             if self._settings.has_status:

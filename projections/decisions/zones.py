@@ -49,9 +49,9 @@ def items(event: Event, change: ZonesChange, outcome: Outcome, at: RecordMetadat
         yield single_item(
             "node_left", name, {"zone": tombstone.zone, "how": _WAYS.get(tombstone.state, str(tombstone.state))}
         )
-    for key, row in change.snapshots.items() if isinstance(event, SnapshotCompleted) else ():
-        assert row is not None, "a completed snapshot has a row"
-        yield single_item("snapshot_completed", key, {"count": str(row.count)})
+    if isinstance(event, SnapshotCompleted):
+        detail = {"count": str(event.count), "total": str(event.total), "restored": str(event.restored).lower()}
+        yield from (single_item("snapshot_completed", key, detail) for key in change.snapshots)
     if isinstance(event, ZoneLimitsSet):
         for zone, limits in change.zones.items():
             yield single_item("zone_limits_set", zone, limits_detail(limits or Zone()))

@@ -77,6 +77,15 @@ class SourceSnapshot(msgspec.Struct, frozen=True, gc=False, array_like=True):
     offset: int
 
 
+class SourceList(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The last complete list of a source that this partition has heard of, in a snapshot of any zone: its resource
+    version, and whether the source was restored from an older backup and lacks nodes since."""
+
+    version: int
+    restored: bool
+    said_ms: int
+
+
 class Zone(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A zone that has, or had, a node or DPU in this partition, or a limit of its own. A limit of 0 means the default.
 

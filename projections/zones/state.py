@@ -29,7 +29,17 @@ from eventstore.folding.state_table import StateTable
 from projections.zones.dpus.index import DpuIndex
 from projections.zones.dpus.install_interfaces import step_of
 from projections.zones.nodes.new_nodes import NewNodes
-from projections.zones.rows import CauseRow, Dpu, ForwardingMarks, JoinActor, Node, NodeTombstone, SourceSnapshot, Zone
+from projections.zones.rows import (
+    CauseRow,
+    Dpu,
+    ForwardingMarks,
+    JoinActor,
+    Node,
+    NodeTombstone,
+    SourceList,
+    SourceSnapshot,
+    Zone,
+)
 
 _CHANGED = attrgetter("changed")
 _MARKS = "marks"
@@ -45,6 +55,7 @@ class ZonesChange(NamedTuple):
     tombstones: Mapping[str, NodeTombstone] = _NOTHING
     zones: Mapping[str, Zone | None] = _NOTHING
     snapshots: Mapping[str, SourceSnapshot | None] = _NOTHING
+    lists: Mapping[str, SourceList] = _NOTHING
     dpus: Mapping[str, Dpu | None] = _NOTHING
     marks: ForwardingMarks | None = None
     cause: CauseRow | None = None
@@ -53,7 +64,8 @@ class ZonesChange(NamedTuple):
 class ZonesState:
     """The tables of a partition of topic zones, and the data derived from them.
 
-    Nodes, DPUs and zones are keyed by name, snapshots by `zone/source`. The outbox is derived, and keyed by offset.
+    Nodes, DPUs and zones are keyed by name, snapshots by `zone/source`, and lists by source. The outbox is derived, and
+    keyed by offset.
     """
 
     def __init__(self) -> None:
@@ -61,6 +73,7 @@ class ZonesState:
         self.tombstones: StateTable[NodeTombstone] = StateTable("tombstones", NodeTombstone)
         self.zone_rows: StateTable[Zone] = StateTable("zones", Zone)
         self.snapshots: StateTable[SourceSnapshot] = StateTable("snapshots", SourceSnapshot)
+        self.lists: StateTable[SourceList] = StateTable("lists", SourceList)
         self.dpus: StateTable[Dpu] = StateTable("dpus", Dpu)
         self.marks: StateTable[ForwardingMarks] = StateTable("marks", ForwardingMarks)
         self.causes: StateTable[CauseRow] = StateTable("causes", CauseRow)
@@ -82,6 +95,7 @@ class ZonesState:
             self.tombstones,
             self.zone_rows,
             self.snapshots,
+            self.lists,
             self.dpus,
             self.marks,
             self.causes,
@@ -191,6 +205,7 @@ class ZonesState:
                 self.snapshots.remove(key)
             else:
                 self.snapshots.put(key, complete)
+        self.lists.put_all(change.lists)
         self._change_dpus(change.dpus)
         if change.marks is not None:
             if change.marks.forwarded > self.forwarded:
@@ -199,9 +214,11 @@ class ZonesState:
 
     def rewind(self, time_ms: int) -> None:
         """Set the fold time back to `time_ms`: lower the deadlines that lie further ahead than a full step, and the
-        times of later snapshots."""
+        times of later snapshots and lists."""
         late = {key: row for key, row in self.snapshots.rows.items() if row.said_ms > time_ms}
         self.snapshots.put_all({key: replace(row, said_ms=time_ms) for key, row in sorted(late.items())})
+        lists = {source: row for source, row in self.lists.rows.items() if row.said_ms > time_ms}
+        self.lists.put_all({source: replace(row, said_ms=time_ms) for source, row in sorted(lists.items())})
         rows: dict[str, Dpu] = {}
         for name in sorted(self.dpu_index.running):
             dpu = self.dpus.rows[name]

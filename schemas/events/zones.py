@@ -59,13 +59,21 @@ class NodesLeft(Event, frozen=True, gc=False):
 
 
 class SnapshotCompleted(Event, frozen=True, gc=False):
-    """A source sent a snapshot, the complete list of its nodes in this zone. Every inferred leave quotes its hash."""
+    """A source sent a snapshot, the complete list of its nodes in this zone. Every inferred leave quotes its hash.
+
+    `count` nodes are in this zone, of `total` nodes of the source. `version` is the resource version of the list, 0 if
+    the source has none. `restored` means that the source was restored from an older backup, so the list may lack nodes
+    that joined after the backup.
+    """
 
     schema_id = 6
     zone: str
     source: str
     count: int
     list_hash: bytes
+    version: int
+    total: int
+    restored: bool
 
 
 class ZoneDeleted(Event, frozen=True, gc=False):

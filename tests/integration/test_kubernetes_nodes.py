@@ -184,6 +184,23 @@ async def test_an_etcd_restored_from_an_older_backup_withdraws_nothing(
         await until(lambda: plane.parts.kubernetes.nodes.retained == 3)  # type: ignore[union-attr]
         await asyncio.sleep(3)
         assert len(zones_of(plane)) == 6, "a list of a restored API server proves nothing about later nodes"
+    async with edge(tmp_path / "plane", cluster.kubeconfig()) as plane:
+        await until(lambda: plane.parts.kubernetes.nodes.retained == 3)  # type: ignore[union-attr]
+        assert len(zones_of(plane)) == 6, "an edge that starts after the restore reads it from the log"
+
+
+async def test_a_zone_whose_last_node_went_away_while_no_edge_ran_is_emptied(
+    tmp_path: Path, control_plane: ControlPlane, nodes: Nodes
+) -> None:
+    kubeconfig = control_plane.kubeconfig()
+    async with edge(tmp_path / "plane", kubeconfig) as plane:
+        await nodes.create(node("e1", "rack-e1", "10.0.9.1"), node("e2", "rack-e2", "10.0.9.2"))
+        await until(lambda: {"east/e1", "east/e2"} <= zones_of(plane).keys())
+        assert "east/e2" in plane.states.zone("rack-e2").nodes.rows
+    await nodes.delete("e2")
+    async with edge(tmp_path / "plane", kubeconfig) as plane:
+        await until(lambda: "east/e2" not in plane.states.zone("rack-e2").nodes.rows)
+        assert "east/e1" in plane.states.zone("rack-e1").nodes.rows
 
 
 async def test_the_state_of_each_zone_is_shown_by_kubectl(

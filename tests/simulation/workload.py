@@ -121,7 +121,9 @@ class Workload:
         last = self._zone_state(replica, zone).snapshots.rows.get(f"{zone}/")
         names = self._nodes_in(replica, zone)
         if last is None or not names or rng.random() < 0.4:
-            listed = e.SnapshotCompleted(self._envelope(zone), zone, "", rng.randint(1, 20), rng.randbytes(8))
+            count, restored = rng.randint(0, 20), rng.random() < 0.1
+            facts = (count, rng.randbytes(8), rng.randrange(100), count + rng.randrange(5), restored)
+            listed = e.SnapshotCompleted(self._envelope(zone), zone, "", *facts)
             return self._zone_request(replica, zone, listed)
         return self._zone_request(
             replica, zone, e.NodesLeft(self._envelope(zone), zone, names, [], [], True, last.list_hash)

@@ -93,8 +93,19 @@ class ZonesPartition:
         incarnation = ([created_ms], [uid]) if created_ms else ([], [])
         return self.append(NodesLeft(self.envelope(), zone, list(names), *incarnation, bool(list_hash), list_hash))
 
-    def complete(self, list_hash: bytes, *, source: str = "", zone: str = ZONE, count: int = 1) -> Outcome:
-        return self.append(SnapshotCompleted(self.envelope(), zone, source, count, list_hash))
+    def complete(
+        self,
+        list_hash: bytes,
+        *,
+        source: str = "",
+        zone: str = ZONE,
+        count: int = 1,
+        version: int = 0,
+        total: int = 10,
+        restored: bool = False,
+    ) -> Outcome:
+        event = SnapshotCompleted(self.envelope(), zone, source, count, list_hash, version, total, restored)
+        return self.append(event)
 
     def delete_zone(self, zone: str) -> Outcome:
         return self.append(ZoneDeleted(self.envelope(), zone))

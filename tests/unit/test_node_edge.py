@@ -46,11 +46,12 @@ def edge(made: Plane, name: str = "r1", rules: NodeRules = RULES) -> NodeEdge:
     return found
 
 
-def list_of(found: NodeEdge, *nodes: Node, went_back: bool = False) -> None:
+def list_of(found: NodeEdge, *nodes: Node, went_back: bool = False, version: int = 0) -> None:
     """Give the edge a complete list."""
     found.list_began()
     for each in nodes:
         found.present(each)
+    found.record_version(version)
     found.list_completed(went_back=went_back)
 
 
@@ -149,17 +150,31 @@ async def test_nothing_leaves_without_a_complete_list_or_by_an_empty_one() -> No
         assert (len(zones_of(made)), again.retained) == (2, 2)
 
 
-async def test_a_list_without_a_node_of_a_zone_empties_no_zone() -> None:
+async def test_a_list_without_a_node_of_a_zone_empties_this_zone() -> None:
+    async with plane() as made:
+        await made.start("r1", "api")
+        list_of(edge(made), node("n1", "z1"), node("n2", "z2"), node("n3", "z2"))
+        await made.until(lambda: len(zones_of(made)) == 3)
+        list_of(edge(made), node("n2", "z2"))
+        await made.until(lambda: zones_of(made) == {"east/n2": "z2"})
+
+
+async def test_a_restarted_edge_knows_the_version_of_the_last_list_and_a_restore() -> None:
     async with plane() as made:
         await made.start("r1", "api")
         found = edge(made)
-        list_of(found, node("n1", "z1"), node("n2", "z2"), node("n3", "z2"))
-        await made.until(lambda: len(zones_of(made)) == 3)
-        list_of(found, node("n2", "z2"))
-        await made.until(lambda: zones_of(made) == {"east/n1": "z1", "east/n2": "z2"})
-        assert found.retained == 1
-        list_of(found, node("n1", "z1"), node("n2", "z2"))
-        await made.until(lambda: found.retained == 0)
+        list_of(found, *(node(f"n{number}") for number in range(5)), version=900)
+        await made.until(lambda: found.last_version() == 900)
+        list_of(edge(made), *(node(f"n{number}") for number in range(3)), version=100, went_back=True)
+        await made.until(lambda: found.last_version() == 100)
+        again = edge(made)
+        list_of(again, *(node(f"n{number}") for number in range(4)), version=120)
+        await made.until(lambda: again.last_version() == 120)
+        assert (len(zones_of(made)), again.retained) == (5, 1)
+        list_of(again, *(node(f"n{number}") for number in range(5)), version=130)
+        await made.until(lambda: again.last_version() == 130)
+        list_of(edge(made), *(node(f"n{number}") for number in range(4)), version=140)
+        await made.until(lambda: len(zones_of(made)) == 4)
 
 
 async def test_an_api_server_that_went_back_withdraws_nothing_until_all_nodes_are_back() -> None:

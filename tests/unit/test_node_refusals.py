@@ -75,7 +75,10 @@ def test_a_refused_inferred_leave_names_the_snapshot_or_the_change(log: ZonesPar
 
 
 def test_a_snapshot_must_have_a_count_and_a_hash(log: ZonesPartition) -> None:
-    assert log.complete(b"h", count=0).reason == "count: 0 must be at least 1: an empty snapshot is never accepted"
+    empty = log.complete(b"h", count=0, total=0)
+    assert empty.reason == "total: 0 must be at least 1: an empty list of a source is never accepted"
+    assert log.complete(b"h", count=11, total=10).reason.startswith("count: 11 must be from 0 to 10, ")
+    assert log.complete(b"h", version=-1).reason == "version: -1 must be at least 0"
     assert log.complete(b"").reason == "list_hash: 0 bytes must be from 1 to 64"
     assert log.complete(b"x" * 65).reason == "list_hash: 65 bytes must be from 1 to 64"
     assert log.complete(b"x" * 64).code == log.complete(b"x").code == "done"
@@ -83,9 +86,26 @@ def test_a_snapshot_must_have_a_count_and_a_hash(log: ZonesPartition) -> None:
     assert log.complete(b"x", source="no source").reason.startswith("source: 'no source' must be 1 to 63 ")
 
 
+def test_a_restored_source_gives_no_evidence_until_its_list_lacks_no_node(log: ZonesPartition) -> None:
+    log.join("s/a", "s/b")
+    log.complete(b"back", source="s", version=5, restored=True)
+    assert log.leave("s/a", list_hash=b"back").items[0].reason == (
+        "list_hash: source 's' was restored from an older backup, so its list is no evidence of leaves"
+    )
+    log.complete(b"whole", source="s", version=6)
+    assert log.leave("s/a", list_hash=b"whole").code == "done"
+    assert log.state.lists.rows["s"].version == 6
+
+
+def test_a_list_of_other_zones_is_evidence_that_a_zone_is_empty(log: ZonesPartition) -> None:
+    log.join("s/a")
+    log.complete(b"none", source="s", count=0, total=3)
+    assert log.leave("s/a", list_hash=b"none").code == "done"
+
+
 def test_snapshots_of_one_time_are_ordered_by_the_log(log: ZonesPartition) -> None:
     log.now_ms = START_MS + 100
-    event = SnapshotCompleted(log.envelope(), "z1", "", 2, b"one")
+    event = SnapshotCompleted(log.envelope(), "z1", "", 2, b"one", 0, 2, False)
     assert issued_at(log, event, START_MS + 50).code == "done"
     assert issued_at(log, replace(event, list_hash=b"two"), START_MS + 50).code == "done"
     late = issued_at(log, replace(event, list_hash=b"old"), START_MS + 49)
@@ -95,7 +115,7 @@ def test_snapshots_of_one_time_are_ordered_by_the_log(log: ZonesPartition) -> No
 
 def test_a_snapshot_from_a_fast_clock_can_be_replaced(log: ZonesPartition) -> None:
     """The time of a snapshot is at most the fold time at its record, however far ahead its reader's clock was."""
-    event = SnapshotCompleted(log.envelope(), "z1", "", 2, b"one")
+    event = SnapshotCompleted(log.envelope(), "z1", "", 2, b"one", 0, 2, False)
     issued_at(log, event, log.now_ms + 3_600_000)
     assert issued_at(log, replace(event, list_hash=b"two"), log.now_ms + 1).code == "done"
     assert log.state.snapshots.rows["z1/"].list_hash == b"two"

@@ -137,7 +137,7 @@ def test_a_snapshot_proves_nothing_about_later_changes() -> None:
 def test_an_empty_snapshot_is_refused() -> None:
     log = ZonesPartition()
     log.join("k/a")
-    assert "empty snapshot" in log.complete(b"none", source="k", count=0).reason
+    assert "empty list" in log.complete(b"none", source="k", count=0, total=0).reason
     assert log.leave("k/a", list_hash=b"none").code == "refused"
     assert log.complete(b"", source="k").code == "refused"
     assert "list_hash" in log.leave("k/a", list_hash=b"x" * 65).reason

@@ -6,7 +6,8 @@ holds if the clock was fast when the stored incarnation was appended (`projectio
 stored incarnation replaces its addresses, labels and zone.
 
 An inferred leave is the only effect of missing data, so it needs evidence: the last snapshot of the node's source in
-this zone, which must be newer than the node's last change.
+this zone, which must be newer than the node's last change. A source that was restored from an older backup gives no
+evidence until a list of it lacks no node.
 
 A node agent may set only the fields of its node that it owns (`field_owners`).
 """
@@ -37,7 +38,7 @@ from projections.field_checks import check_zone, quoted
 from projections.incarnations import is_older
 from projections.zones.nodes import field_owners as agents
 from projections.zones.nodes.new_nodes import of_record, of_run
-from projections.zones.rows import MAX_ACTOR, CauseRow, Node, NodeTombstone, SourceSnapshot, Zone
+from projections.zones.rows import MAX_ACTOR, CauseRow, Node, NodeTombstone, SourceList, SourceSnapshot, Zone
 from projections.zones.state import ZonesChange, ZonesState
 from schemas.events import (
     AGENT_JOINED,
@@ -149,8 +150,12 @@ def leave(state: ZonesState, event: NodesLeft, at: RecordMetadata) -> Decision:
 
 def complete_snapshot(state: ZonesState, event: SnapshotCompleted, at: RecordMetadata) -> Decision:
     fault = check_zone("zone", event.zone) or (check_zone("source", event.source) if event.source else None)
-    if fault is None and event.count < 1:
-        fault = f"count: {event.count} must be at least 1: an empty snapshot is never accepted"
+    if fault is None and event.total < 1:
+        fault = f"total: {event.total} must be at least 1: an empty list of a source is never accepted"
+    if fault is None and not 0 <= event.count <= event.total:
+        fault = f"count: {event.count} must be from 0 to {event.total}, the nodes of the source in all zones"
+    if fault is None and event.version < 0:
+        fault = f"version: {event.version} must be at least 0"
     if fault is None and not 1 <= len(event.list_hash) <= _MAX_HASH:
         fault = f"list_hash: {len(event.list_hash)} bytes must be from 1 to {_MAX_HASH}"
     if fault is not None:
@@ -161,7 +166,10 @@ def complete_snapshot(state: ZonesState, event: SnapshotCompleted, at: RecordMet
         return unchanged(f"list_hash: a snapshot of {last.said_ms} is newer")
     said_ms = min(event.envelope.issued_at_ms, at.time_ms)
     row = SourceSnapshot(event.count, event.list_hash, said_ms, at.offset)
-    return Decision(ZonesChange(snapshots={key: row}), DONE)
+    known = state.lists.rows.get(event.source)
+    is_newer = known is None or said_ms >= known.said_ms
+    lists = {event.source: SourceList(event.version, event.restored, said_ms)} if is_newer else {}
+    return Decision(ZonesChange(snapshots={key: row}, lists=lists), DONE)
 
 
 def supersede(state: ZonesState, event: NodesSuperseded, at: RecordMetadata) -> Decision:
@@ -226,6 +234,10 @@ def _doubt(state: ZonesState, name: str, old: Node, event: NodesLeft) -> str | N
         reason = (
             f"list_hash: {event.list_hash.hex()[:16]!r} is not the last snapshot of source {source!r} in this partition"
         )
+        return Fault(reason, Reason.SNAPSHOT_OUTDATED, node=name, source=source)
+    found = state.lists.rows.get(source)
+    if found is not None and found.restored:
+        reason = f"list_hash: source {source!r} was restored from an older backup, so its list is no evidence of leaves"
         return Fault(reason, Reason.SNAPSHOT_OUTDATED, node=name, source=source)
     if old.changed > last.offset:
         reason = f"node: {name!r} changed at {old.changed}, after the snapshot at {last.offset} that lacks it"

@@ -155,7 +155,8 @@ def _lists(log: DeliveredZones) -> None:
     for list_hash, source, zone, count in (
         (b"", "l", ZONE, 1),
         (b"x" * 65, "l", ZONE, 1),
-        (b"x", "l", ZONE, 0),
+        (b"x", "l", ZONE, -1),
+        (b"x", "l", ZONE, 11),
         (b"x", "no source", ZONE, 1),
         (b"x", "l", "no zone", 1),
         (b"one", "l", ZONE, 3),
@@ -166,8 +167,14 @@ def _lists(log: DeliveredZones) -> None:
     log.change("l/b", address=NET + 21_010)
     log.leave("l/a", "l/b", list_hash=b"one")
     older = replace(log.envelope(), command_id="", issued_at_ms=log.now_ms - 1_000)
-    log.append(SnapshotCompleted(older, ZONE, "l", 2, b"old"))
+    log.append(SnapshotCompleted(older, ZONE, "l", 2, b"old", 0, 2, False))
     log.complete(b"two", source="l", count=2)
+    log.complete(b"empty", source="l", count=0, total=0)
+    log.complete(b"two", source="l", count=2, version=-1)
+    log.complete(b"back", source="l", count=2, version=7, restored=True)
+    log.leave("l/b", "l/c", list_hash=b"back")
+    log.complete(b"none", source="l", zone="z2", count=0, version=8)
+    log.complete(b"two", source="l", count=2, version=9)
     log.leave("l/b", "l/c", list_hash=b"two")
 
 
