@@ -26,7 +26,14 @@ from msgspec.structs import replace
 from pydantic import ValidationError
 
 from commands.kubernetes.admission_check import missing_policy
-from commands.kubernetes.object_facts import digest_of, event_of, is_not_accepted, stated_digest
+from commands.kubernetes.object_facts import (
+    ADMISSION_MISSING,
+    digest_of,
+    event_of,
+    is_not_accepted,
+    is_unvouched,
+    stated_digest,
+)
 from commands.kubernetes.object_plan import SpecEvent, VerdictEvent, is_in_fleet, verdicts
 from commands.kubernetes.users import AUTHOR_FIELD, UserNames
 from eventstore.errors import FatalError, PlaneError
@@ -105,6 +112,8 @@ class ObjectEdge:
         """Specs, by their digest, that a list of a restored API server has: they may be older than what fleet has."""
         self._refused: dict[tuple[str, str, str, str], str] = {}
         """Reasons of refused verdicts, by hold, user, verdict and hash."""
+        self._unvouched: dict[_Key, set[tuple[str, str, str]]] = {}
+        """Verdicts, by user, verdict and hash, that were stated while an admission policy was missing."""
         self._unconfirmed: dict[_Key, tuple[str, SpecEvent]] = {}
         """Commands whose outcome is not known, with the digest of their spec. The fold answers a repeated command with
         the outcome of the first one, so no later change by another command is undone."""
@@ -209,6 +218,7 @@ class ObjectEdge:
             self._statements.forget(key.kind.plural, key.name)
             self._suspended.pop(key, None)
             self._unconfirmed.pop(key, None)
+            self._unvouched.pop(key, None)
             return True
         try:
             if key.kind is HOLD:
@@ -243,8 +253,9 @@ class ObjectEdge:
             return True
         user = (item.metadata.annotations or {}).get(AUTHOR, "")
         actor = self._users.author(user)
-        if self.missing_admission:
-            self._say(key, item, "AdmissionMissing", self.missing_admission)
+        if self.missing_admission:  # final for this spec: no later policy vouches for its author
+            message = f"{self.missing_admission}; then set the annotation {RESTATE} to a new value"
+            self._say(key, item, ADMISSION_MISSING, message, digest)
         elif self._suspended.get(key) == digest:
             message = "the API server was restored from a backup; change the spec, or set the annotation"
             self._say(key, item, "RestoredFromBackup", f"{message} {RESTATE} to a new value, to state it")
@@ -286,11 +297,19 @@ class ObjectEdge:
 
     async def _compare_hold(self, key: _Key, item: Custom, spec: HoldSpec) -> bool:
         number = hold_number(key.name)
-        if number is None or not spec.verdicts:
+        given: set[tuple[str, str, str]] = {(each.user, each.verdict, each.hash) for each in spec.verdicts}
+        unvouched = given if self.missing_admission or is_unvouched(item) else self._unvouched.get(key, set()) & given
+        self._unvouched[key] = unvouched
+        if number is None or not given:
             return True
-        if self.missing_admission:
-            self._say(key, item, "AdmissionMissing", self.missing_admission)
-            return True
+        if unvouched:
+            users = ", ".join(sorted(f"spec.verdicts[{user}]" for user, _, _ in unvouched))
+            why = self.missing_admission or "an admission policy was missing when it was stated"
+            self._say(key, item, ADMISSION_MISSING, f"{users}: {why}; remove each such verdict, and state it again")
+            if unvouched == given:
+                return True
+            vouched = [each for each in spec.verdicts if (each.user, each.verdict, each.hash) not in unvouched]
+            spec = spec.model_copy(update={"verdicts": vouched})
         faults: dict[str, str] = {}
         for _ in spec.verdicts:  # each verdict may change what the others count for
             judged = verdicts(number, spec, self._states.fleet, self._users, self._envelope)
@@ -312,6 +331,8 @@ class ObjectEdge:
                     refused.clear()
                 faults[event.verdict.user] = outcome.reason
                 refused[(key.name, *event.verdict.model_dump().values())] = outcome.reason
+        if unvouched:
+            return True
         if faults:
             self._say(key, item, "VerdictRefused", "; ".join(faults.values()))
         else:

@@ -15,10 +15,15 @@ from schemas.resources.hold import HOLD
 from schemas.resources.kinds import Kind
 from schemas.resources.rule_policy import RULE_POLICY, RulePolicySpec
 
+ADMISSION_MISSING = "AdmissionMissing"
+"""The reason of an object whose user no admission policy vouches for."""
+
 
 class _Condition(msgspec.Struct, frozen=True):
     type: str = ""
     status: str = ""
+    reason: str = ""
+    observed_generation: int = msgspec.field(default=0, name="observedGeneration")
 
 
 class _Shown(msgspec.Struct, frozen=True):
@@ -40,6 +45,15 @@ def _shown(item: Custom) -> _Shown:
 def stated_digest(item: Custom) -> str:
     """The digest of the spec that the status of an object shows as stated."""
     return _shown(item).stated
+
+
+def is_unvouched(item: Custom) -> bool:
+    """Whether the status of an object says that an admission policy was missing when this spec was written."""
+    return any(
+        (found.type, found.reason) == (ACCEPTED, ADMISSION_MISSING)
+        and found.observed_generation == item.metadata.generation
+        for found in _shown(item).conditions
+    )
 
 
 def is_not_accepted(item: Custom) -> bool:

@@ -281,7 +281,33 @@ async def test_nothing_counts_while_an_admission_policy_is_missing_or_differs() 
         await asyncio.sleep(2 * CHECK_S)
         assert objects.policies == {}
         objects.admission.items = Admission().items
-        await made.until(lambda: objects.policies == {"p": 1}, timeout_s=2 * CHECK_S)
+        await asyncio.sleep(3 * CHECK_S)
+        assert objects.policies == {}, "no policy vouches for the author of this spec"
+        objects.put(RULE_POLICY, "p", DROP, restate="1")
+        await made.until(lambda: objects.policies == {"p": 1}, timeout_s=2)
+
+
+async def test_a_verdict_stated_while_an_admission_policy_was_missing_never_counts() -> None:
+    async with plane() as made:
+        await made.start("r1", "api")
+        objects = Objects(made)
+        number, name = await objects.hold(), author_binding()["metadata"]["name"]
+        missing = objects.admission.items.pop(("ValidatingAdmissionPolicyBinding", name))
+        await asyncio.sleep(2 * CHECK_S)
+        forged = (("bob@example.org", "Approve"), ("cid@example.org", "Approve"))
+        objects.judge(number, *forged)
+        await made.until(lambda: objects.said(HOLD, f"hold-{number}")[0] == "AdmissionMissing", timeout_s=2)
+        objects.admission.items["ValidatingAdmissionPolicyBinding", name] = missing
+        await asyncio.sleep(3 * CHECK_S)
+        objects.judge(number, *forged, ("dan@example.org", "Approve"))
+        await made.until(lambda: objects.count(HoldApproved) == 1, timeout_s=2)
+        await asyncio.sleep(2 * CHECK_S)
+        assert objects.policies == {} and objects.count(HoldApproved) == 1
+        assert "spec.verdicts[bob@example.org]" in objects.said(HOLD, f"hold-{number}")[1]
+        objects.judge(number, ("dan@example.org", "Approve"))
+        await asyncio.sleep(1)
+        objects.judge(number, ("dan@example.org", "Approve"), ("cid@example.org", "Approve"))
+        await made.until(lambda: objects.policies == {"p": 1}, timeout_s=2)
 
 
 @pytest.mark.parametrize("item", ADMISSION, ids=lambda item: f"{item['kind']}-{item['metadata']['name']}")
