@@ -32,6 +32,7 @@ from eventstore.ids import envelope, uuid7
 from eventstore.log import ZONES
 from eventstore.replicas.replica import Replica
 from projections.fold_states import FoldStates
+from projections.kubernetes.object_events import ObjectEvent, Regarding, Report, ignore
 from schemas.events import Envelope, NodesJoined, NodesLeft, SnapshotCompleted
 from schemas.kubernetes.objects import Node
 
@@ -58,7 +59,14 @@ class NodeEdge:
     """
 
     def __init__(
-        self, replica: Replica, rules: NodeRules, *, now_ms: Callable[[], int], rng: Random, edge: str = ""
+        self,
+        replica: Replica,
+        rules: NodeRules,
+        *,
+        now_ms: Callable[[], int],
+        rng: Random,
+        edge: str = "",
+        report: Report = ignore,
     ) -> None:
         self.faults: dict[str, tuple[str, ...]] = {}
         """Faults of Node objects, by the node's name."""
@@ -73,6 +81,7 @@ class NodeEdge:
         self._rules = rules
         self._now_ms = now_ms
         self._rng = rng
+        self._report = report
         self._actor = f"kubernetes/{rules.source}/{edge or replica.name}"
         self._present: dict[str, NodeFacts] = {}
         self._listed: set[str] | None = None
@@ -259,12 +268,21 @@ class NodeEdge:
             logger.warning("event about nodes not confirmed, retrying: %s", error, extra=about)
             return names
         outcome = answer.outcome
+        reasons = {item.name: item.reason for item in outcome.items if item.code == "refused"}
         if outcome.code == "refused" and not outcome.items:
-            self.refused |= dict.fromkeys(names, outcome.reason)
-        self.refused |= {item.name: item.reason for item in outcome.items if item.code == "refused"}
+            reasons = dict.fromkeys(names, outcome.reason)
+        self.refused |= reasons
+        if isinstance(event, NodesJoined):
+            self._report_refused(event, reasons)
         self.joined += len(names) if isinstance(event, NodesJoined) else 0
         self.left += len(names) if isinstance(event, NodesLeft) else 0
         return []
+
+    def _report_refused(self, event: NodesJoined, reasons: Mapping[str, str]) -> None:
+        for name, uid in zip(event.names, event.uids, strict=True):
+            if name in reasons:
+                node = Regarding("v1", "Node", name.removeprefix(f"{self._rules.source}/"), uid)
+                self._report(ObjectEvent(node, "NodeRefused", f"the plane refused this Node: {reasons[name]}"))
 
     def _envelope(self, subject: str) -> Envelope:
         return envelope(subject, self._actor, uuid7(self._now_ms(), self._rng))

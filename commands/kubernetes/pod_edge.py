@@ -39,6 +39,7 @@ from projections.fold_states import FoldStates
 from projections.kubernetes.clique_objects import Mode, domain_of
 from projections.kubernetes.daemon_pods import DaemonPods
 from projections.kubernetes.object_cache import ObjectCache
+from projections.kubernetes.object_events import ObjectEvent, Regarding, Report, ignore
 from schemas.events import DaemonReadinessReported, Envelope, IndicesClaimed, IndicesReleased
 from schemas.kubernetes.api import ApiError, KubernetesApi
 from schemas.kubernetes.compute_domains import CliqueObject, DomainObject
@@ -88,6 +89,7 @@ class PodEdge:
         now_ms: Callable[[], int],
         rng: Random,
         edge: str = "",
+        report: Report = ignore,
     ) -> None:
         self.mode: Mode = mode
         self.refused: dict[str, str] = {}
@@ -108,6 +110,7 @@ class PodEdge:
         self._pods_path = pods_path
         self._now_ms = now_ms
         self._rng = rng
+        self._report = report
         self._actor = f"kubernetes/{source}/{edge or replica.name}"
         self._answered: dict[str, tuple[str, str | None]] = {}
         """The address and clique of a pod's last claim that the fold has decided, by the pod's uid."""
@@ -338,15 +341,22 @@ class PodEdge:
                 self.conflicts[uid] = reason
                 about = {"source": self._source, "domain": event.domain, "node": node, "reason": reason}
                 logger.warning("index of an existing row refused, claiming any free index", extra=about)
+                self._report_refused(uid, "IndexRefused", f"the plane refused the index of this daemon's row: {reason}")
                 is_final = False
                 continue
             self._answered[uid] = (address, event.clique)
             self.refused.pop(uid, None)
             if reason is not None:
                 self.refused[uid] = reason
+                self._report_refused(uid, "ClaimRefused", f"the plane refused this daemon's claim: {reason}")
             else:
                 self.claimed += 1
         return is_final
+
+    def _report_refused(self, uid: str, reason: str, message: str) -> None:
+        pod = self.pods.by_uid.get(uid)
+        if pod is not None:
+            self._report(ObjectEvent(Regarding("v1", "Pod", pod.name, uid, pod.namespace), reason, message))
 
     def _forget(self) -> None:
         """Forget pods that are gone, except the latest: an append whose outcome is unknown may still land."""

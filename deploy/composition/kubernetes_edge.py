@@ -16,13 +16,16 @@ from commands.kubernetes.object_edge import ObjectEdge
 from commands.kubernetes.pod_edge import PodEdge
 from commands.kubernetes.users import UserNames
 from drivers.kubernetes.clique_writer import CliqueWriter
+from drivers.kubernetes.event_writer import EventWriter
 from drivers.kubernetes.object_writes import RequestBudget
 from drivers.kubernetes.status import StatusEdge
 from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
 from projections.kubernetes.clique_objects import Mode
 from projections.kubernetes.daemon_pods import DaemonPods
+from projections.kubernetes.event_queue import EventQueue
 from projections.kubernetes.object_cache import ObjectCache
+from projections.kubernetes.object_events import ObjectEvent
 from projections.kubernetes.statements import StatementTable
 from schemas.kubernetes.api import KubernetesApi
 from schemas.kubernetes.compute_domains import CliqueObject, DomainObject
@@ -67,7 +70,9 @@ class KubernetesEdge:
         rng: random.Random,
     ) -> None:
         self.source = settings.nodes.source
-        self.nodes = NodeEdge(replica, settings.nodes, now_ms=now_ms, rng=rng)
+        self.events = EventQueue()
+        self.event_writer: EventWriter | None = None
+        self.nodes = NodeEdge(replica, settings.nodes, now_ms=now_ms, rng=rng, report=self._report)
         self.pods: PodEdge | None = None
         self.clique_writer: CliqueWriter | None = None
         self.status: StatusEdge | None = None
@@ -87,6 +92,7 @@ class KubernetesEdge:
         async with self._connect() as api, asyncio.TaskGroup() as tasks:
             await self._replica.ready()  # the folds have the version of the last list
             self.watches["nodes"] = ListWatch(api, NODES, Node, self.nodes, rng=self._rng, versions=self.nodes)
+            self.event_writer = EventWriter(api, self._budget, self.events, rng=self._rng)
             if self._settings.cliques is not None:
                 self._add_cliques(api, self._settings.cliques)
             if self._settings.has_status:
@@ -97,14 +103,24 @@ class KubernetesEdge:
     def _parts(self) -> Iterator[Any]:
         yield self.nodes
         yield from self.watches.values()
-        yield from filter(None, (self.pods, self.clique_writer, self.status, self.objects))
+        yield from filter(None, (self.pods, self.clique_writer, self.status, self.objects, self.event_writer))
+
+    def _report(self, event: ObjectEvent) -> None:
+        self.events.put(event, self._now_ms())
 
     def _add_status(self, api: KubernetesApi) -> None:
         statements, now_ms, rng = StatementTable(), self._now_ms, self._rng
         users = self._settings.users or UserNames(self.source)
         self.objects = ObjectEdge(self._replica, self.source, api, users, statements, now_ms=now_ms, rng=rng)
         self.status = StatusEdge(
-            self._replica, self._ranks, api, self._budget, statements=statements, now_ms=now_ms, rng=rng
+            self._replica,
+            self._ranks,
+            api,
+            self._budget,
+            statements=statements,
+            report=self._report,
+            now_ms=now_ms,
+            rng=rng,
         )
         for plural, (kind, handler) in self.status.handlers.items():
             both = HandlerPair(handler, self.objects.caches[kind])
@@ -127,6 +143,7 @@ class KubernetesEdge:
             mode=mode,
             now_ms=self._now_ms,
             rng=self._rng,
+            report=self._report,
         )
         self.clique_writer = CliqueWriter(
             self._replica,

@@ -11,7 +11,8 @@ from eventstore.log import FLEET_0, Partition
 from eventstore.replicas.replica import Replica
 from projections.fleet.membership.effects import hold_key
 from projections.fold_states import FoldStates
-from projections.kubernetes.hold_status import FINISHED_CONDITION, hold_status, open_numbers
+from projections.kubernetes.hold_status import FINISHED_CONDITION, hold_event, hold_status, open_numbers
+from projections.kubernetes.object_events import Report
 from projections.kubernetes.object_names import hold_name, hold_number
 from projections.kubernetes.statements import StatementTable, acceptance
 from projections.kubernetes.status_body import Position, StatusBody, transition_ms
@@ -32,16 +33,22 @@ class HoldObjects:
     kind: Kind = HOLD
     topics = (FLEET_0.topic,)
 
-    def __init__(self, replica: Replica, statements: StatementTable, *, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, replica: Replica, statements: StatementTable, *, now_ms: Callable[[], int], report: Report
+    ) -> None:
         self._replica = replica
         self._statements = statements
         self._states = FoldStates(replica)
         self._now_ms = now_ms
+        self._report = report
+        self._reported: dict[str, tuple[str, str]] = {}
+        """The uid of an object and the state that was reported of it, by the object's name."""
         self._oldest_kept = 0
 
     async def begin_pass(self, changed: set[Partition] | None, found: Mapping[str, Observed]) -> Iterable[str]:
         finished = sorted((hold_number(name) or 0 for name, each in found.items() if _is_finished(each)), reverse=True)
         self._oldest_kept = finished[FINISHED_MAX - 1] if len(finished) >= FINISHED_MAX else 0
+        self._reported = {name: known for name, known in self._reported.items() if name in found}
         missing = islice(map(hold_name, open_numbers(self._states.fleet)), OPEN_MAX)
         return {*missing, *(name for name in found if hold_number(name) is not None)}
 
@@ -54,7 +61,7 @@ class HoldObjects:
         number = hold_number(name)
         if number is None:
             return None
-        return hold_status(
+        body = hold_status(
             number,
             self._states.fleet,
             found.status,
@@ -63,6 +70,15 @@ class HoldObjects:
             time_ms=self._replica.folded(FLEET_0).time_ms,
             accepted=acceptance(self._statements.get(self.kind.plural, name), found.status),
         )
+        if body is not None:
+            self._report_state(name, found.uid, body)
+        return body
+
+    def _report_state(self, name: str, uid: str, body: StatusBody) -> None:
+        state = (uid, body.content["state"])
+        if self._reported.get(name) != state:
+            self._reported[name] = state
+            self._report(hold_event(name, uid, body.content))
 
     def is_over(self, name: str, found: Observed) -> bool:
         number = hold_number(name)

@@ -47,6 +47,16 @@ class RequestBudget:
         self._next_s = max(self._next_s, now_s - self._burst_s) + self._interval_s
         await asyncio.sleep(max(0.0, self._next_s - now_s))
 
+    async def take_spare(self) -> None:
+        """Take one request of low priority, once no other request waits and half of the burst is unused."""
+        now_s = asyncio.get_running_loop().time
+        while True:
+            wait_s = self._next_s + self._burst_s / 2 - now_s()
+            if wait_s <= 0:
+                break
+            await asyncio.sleep(max(wait_s, self._interval_s))  # a wait of a rounding error would not end
+        await self.take()
+
 
 class ObjectWrites:
     """Writes with retries. `answers` counts the answers by status; status 0 means no answer."""

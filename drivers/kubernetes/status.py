@@ -27,6 +27,7 @@ from drivers.kubernetes.writer import Plan, Request, Wait, Writer
 from eventstore.log import Partition
 from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
+from projections.kubernetes.object_events import Report, ignore
 from projections.kubernetes.statements import StatementTable
 from projections.kubernetes.status_body import Difference, StatusBody, difference, position_of, stamped
 from schemas.kubernetes.api import KubernetesApi
@@ -242,6 +243,7 @@ class StatusEdge:
         kinds: Collection[Kind] = KINDS,
         *,
         statements: StatementTable | None = None,
+        report: Report = ignore,
         now_ms: Callable[[], int],
         rng: Random,
     ) -> None:
@@ -250,7 +252,7 @@ class StatusEdge:
         objects: Mapping[str, Callable[[], Objects]] = {
             DPU_RACK.plural: lambda: RackObjects(replica, table, now_ms=now_ms),
             RULE_POLICY.plural: lambda: PolicyObjects(replica, table),
-            HOLD.plural: lambda: HoldObjects(replica, table, now_ms=now_ms),
+            HOLD.plural: lambda: HoldObjects(replica, table, now_ms=now_ms, report=report),
         }
         self.actors = tuple(StatusActor(objects[kind.plural](), replica, ranks, self.writer) for kind in kinds)
         table.listeners |= {actor.kind.plural: actor.recompute for actor in self.actors}

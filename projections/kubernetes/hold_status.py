@@ -14,9 +14,10 @@ from projections.fleet.membership.effects import hold_key
 from projections.fleet.state import LAST_HOLD, FleetState
 from projections.fleet.withdrawals.budgets import Hold, reason_of
 from projections.fleet.withdrawals.command_outcomes import CommandOutcome
+from projections.kubernetes.object_events import ObjectEvent, Regarding
 from projections.kubernetes.statements import NO_ACCEPTANCE, Acceptance
 from projections.kubernetes.status_body import Condition, Document, Position, StatusBody, shortened, without_stamps
-from schemas.resources.hold import MAX_NODES, MAX_VERDICTS, HoldStatus
+from schemas.resources.hold import HOLD, MAX_NODES, MAX_VERDICTS, HoldStatus
 
 FINISHED_CONDITION = "Finished"
 MAX_TEXT = 253
@@ -59,6 +60,16 @@ def hold_status(
 def open_numbers(fleet: FleetState) -> Iterable[int]:
     """The numbers of the open holds, in ascending order."""
     return sorted(row.id for row in fleet.holds.rows.values())
+
+
+def hold_event(name: str, uid: str, content: Document) -> ObjectEvent:
+    """The Event about the state of a hold's object. Its text has no counts: they change while the hold waits, and each
+    text is an Event of its own."""
+    state = content["state"]
+    reason, message = _FINISHED[state]
+    if state == "Open":
+        message = f"a change of {content['subject']} exceeds the budget {content['budget']}: {message}"
+    return ObjectEvent(Regarding(HOLD.api_version, HOLD.name, name, uid), reason, message, is_warning=state == "Open")
 
 
 def _content(row: Hold, fleet: FleetState) -> dict[str, Any]:

@@ -252,6 +252,15 @@ KUBERNETES_NOT_ACCEPTED = Gauge(
     "Objects whose spec or verdicts do not count; their condition Accepted says why.",
     ("source", "resource"),
 )
+KUBERNETES_EVENTS = Counter(
+    "dpuplane_kubernetes_events_total",
+    "Events about objects, by result: created, updated, found (written before), merged, limited, dropped, failed, "
+    "given_up.",
+    ("source", "result"),
+)
+KUBERNETES_EVENTS_PENDING = Gauge(
+    "dpuplane_kubernetes_events_pending", "Events about objects that wait for a write.", ("source",)
+)
 KUBERNETES_CLIQUE_WRITES = Counter(
     "dpuplane_kubernetes_clique_writes_total", "Written objects of cliques and domains.", ("source", "resource")
 )

@@ -9,6 +9,7 @@ from prometheus_client.core import Metric
 from commands.kubernetes.object_edge import ObjectEdge
 from deploy.composition.kubernetes_edge import KubernetesEdge
 from deploy.web.metrics import catalog
+from drivers.kubernetes.event_writer import EventWriter
 from schemas.resources.compute_domain import UPSTREAM_KINDS
 
 
@@ -31,6 +32,8 @@ def collect(edge: KubernetesEdge) -> Iterator[Metric]:
         found = family.family()
         found.add_metric([edge.source], value)
         yield found
+    if edge.event_writer is not None:
+        yield from _events(edge, edge.event_writer)
     if edge.status is not None:
         counts, writes = edge.status.writer.counts, catalog.KUBERNETES_WRITES.family()
         for result, count in (
@@ -52,6 +55,14 @@ def collect(edge: KubernetesEdge) -> Iterator[Metric]:
             written.add_metric([edge.source, kind.plural], edge.clique_writer.writes[kind.plural])
         retained.add_metric([edge.source], sum(edge.pods.retained.values()))
         yield from (written, retained)
+
+
+def _events(edge: KubernetesEdge, writer: EventWriter) -> Iterator[Metric]:
+    events, pending = catalog.KUBERNETES_EVENTS.family(), catalog.KUBERNETES_EVENTS_PENDING.family()
+    for result, count in (vars(writer.counts) | vars(edge.events.counts)).items():
+        events.add_metric([edge.source, result], count)
+    pending.add_metric([edge.source], edge.events.pending)
+    yield from (events, pending)
 
 
 def _objects(edge: KubernetesEdge, objects: ObjectEdge) -> Iterator[Metric]:

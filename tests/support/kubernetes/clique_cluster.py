@@ -24,6 +24,7 @@ from projections.fold_states import FoldStates
 from projections.kubernetes.clique_objects import Mode
 from projections.kubernetes.daemon_pods import DaemonPods
 from projections.kubernetes.object_cache import ObjectCache
+from projections.kubernetes.object_events import ObjectEvent
 from schemas.events import Event
 from schemas.kubernetes.api import NOT_FOUND, ApiError, KubernetesApi
 from schemas.kubernetes.compute_domains import CliqueObject, DomainObject
@@ -60,6 +61,7 @@ class CliqueCluster:
         self.daemons: dict[str, UpstreamDaemon] = {}
         self.pods: dict[str, DaemonPodMade] = {}
         """The newest pod that the test made of each node."""
+        self.reported: list[ObjectEvent] = []
         self.edge: PodEdge
         self.writer: CliqueWriter
         self._tasks: list[asyncio.Task[None]] = []
@@ -88,6 +90,7 @@ class CliqueCluster:
             mode=mode,
             now_ms=self.plane.now_ms,
             rng=self.plane.rng(),
+            report=self.reported.append,
         )
         self.writer = CliqueWriter(
             self.replica,

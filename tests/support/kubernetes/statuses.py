@@ -8,6 +8,7 @@ from commands.kubernetes.list_watch import ListWatch
 from drivers.kubernetes.object_writes import RequestBudget
 from drivers.kubernetes.status import StatusEdge
 from eventstore.log import FLEET_0
+from projections.kubernetes.object_events import ObjectEvent
 from schemas.events import Envelope, HoldApproved, NodesJoined, PolicySet
 from schemas.kubernetes.api import KubernetesApi
 from schemas.kubernetes.objects import Custom
@@ -25,6 +26,7 @@ class Statuses:
         self.plane = made
         self.api = api
         self.edges: dict[str, StatusEdge] = {}
+        self.reported: list[ObjectEvent] = []
 
     async def install(self) -> None:
         """Install the definitions of the plane's kinds."""
@@ -34,7 +36,13 @@ class Statuses:
         life = await self.plane.start(name, "api", "kubernetes", is_ready=False)
         replica, ranks = life.replica, self.plane.ranks(name)
         found = StatusEdge(
-            replica, ranks, self.api, RequestBudget(1_000.0), now_ms=self.plane.now_ms, rng=self.plane.rng()
+            replica,
+            ranks,
+            self.api,
+            RequestBudget(1_000.0),
+            report=self.reported.append,
+            now_ms=self.plane.now_ms,
+            rng=self.plane.rng(),
         )
         for kind, handler in found.handlers.values():
             watch = ListWatch(self.api, kind.path(), Custom, handler, rng=self.plane.rng())
