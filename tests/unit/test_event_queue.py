@@ -94,7 +94,14 @@ def test_an_object_gets_a_burst_and_then_one_write_per_refill() -> None:
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from("ab"), st.integers(0, 40), st.integers(0, REFILL_MS), st.booleans()), max_size=300
+        st.tuples(
+            st.sampled_from("aab"),
+            st.integers(0, 40),
+            st.sampled_from((0, 0, 0, 0, 1, REFILL_MS // 3, REFILL_MS)),
+            st.sampled_from((True, True, True, False)),
+        ),
+        min_size=40,
+        max_size=200,
     )
 )
 def test_no_sequence_exceeds_the_limit_and_no_occurrence_is_lost(steps: list[tuple[str, int, int, bool]]) -> None:
