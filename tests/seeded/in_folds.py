@@ -398,7 +398,7 @@ BUGS = (
         "after a restart, the first record after the saved state is skipped",
         "I11",
         lambda: patched((eventstore.state_store.saver, "_take_over", _position_one_too_high)),
-        SteppedScenario(11),
+        SteppedScenario(4),
     ),
     Bug(
         "changed-rows-not-saved",

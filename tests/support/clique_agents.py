@@ -20,18 +20,16 @@ from tests.support.served import now_ms
 DOMAIN, CLIQUE = "domain-1", "rack.1"
 
 DAEMON = """
-import json, signal, sys, time
-starts = sys.argv[1]
-count = 0
-def note(*_):
-    global count
-    count += 1
-    with open(starts, "w") as out:
-        json.dump({"pid": __import__("os").getpid(), "signals": count - 1}, out)
-signal.signal(signal.SIGUSR1, note)
-note()
+import json, os, signal, sys
+notes = sys.argv[1]
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+signals = 0
 while True:
-    time.sleep(0.05)
+    with open(notes + ".new", "w") as out:
+        json.dump({"pid": os.getpid(), "signals": signals}, out)
+    os.replace(notes + ".new", notes)  # a reader finds a whole file
+    signal.sigwait({signal.SIGUSR1})
+    signals += 1
 """
 
 
@@ -48,7 +46,7 @@ class Running(NamedTuple):
         """The pid of the daemon, and the signals it has got; empty before it runs."""
         try:
             found: dict[str, int] = json.loads(self.notes.read_text())
-        except (FileNotFoundError, json.JSONDecodeError):
+        except FileNotFoundError:
             return {}
         return found
 
