@@ -51,7 +51,7 @@ class Timers:
     """Appends the passed deadlines of every partition of topic zones until `run` is cancelled."""
 
     def __init__(self, replica: Replica, ranks: Ranks, *, now_ms: Callable[[], int], rng: Random) -> None:
-        self.stated = 0
+        self.appended = 0
         self._replica = replica
         self._states = FoldStates(replica)
         self._now_ms = now_ms
@@ -106,7 +106,7 @@ class Timers:
         event = DeadlinePassed(envelope, deadline.kind, deadline.deadline_ms)
         began_s = asyncio.get_running_loop().time()
         if is_appended := await self.internal_events.append(partition, deadline.key, event):
-            self.stated += 1
+            self.appended += 1
             logger.info("deadline passed, event appended", extra={"partition": partition, "subject": deadline.subject})
         await self._replica.fold_waits.wait_for(is_over, partition, timeout_s=RETRY_S * self._rng.uniform(0.5, 1.5))
         log_ms = self._replica.folded(partition).time_ms

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from eventstore.log import Partition
 
-_SAY_EVERY_S = 5.0
+_REPORT_EVERY_S = 5.0
 
 ReportProgress = Callable[[str, float], None]
 """Callback, called often, with the present step in words and the completed share, from 0 to 1."""
@@ -32,7 +32,7 @@ class Progress:
         self.bytes = 0
         self._starts = dict(starts)
         self._targets = dict(targets)
-        self._began_s = self._said_s = now_s
+        self._began_s = self._reported_s = now_s
 
     def behind(self, positions: Mapping[Partition, int]) -> list[Partition]:
         """The partitions that have not reached their targets. A partition without a position does not count."""
@@ -52,9 +52,9 @@ class Progress:
         """Write a log line every few seconds, and call the callback."""
         if self._report_to is not None:
             self._report_to(f"{self.records:,} records", self.percent(positions) / 100)
-        if now_s - self._said_s < _SAY_EVERY_S:
+        if now_s - self._reported_s < _REPORT_EVERY_S:
             return
-        self._said_s = now_s
+        self._reported_s = now_s
         rate = self.records / self.seconds(now_s)
         about = {"percent": f"{self.percent(positions):.1f}", "records": self.records, "per_second": round(rate)}
         logger.info("log partly folded", extra=about)

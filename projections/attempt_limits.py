@@ -28,22 +28,22 @@ MAX_ATTEMPT_LIMIT = 100
 LEAVE_AS_IS = -1
 
 
-def fault_of_limits(stated: Sequence[int]) -> str | None:
+def fault_of_limits(requested: Sequence[int]) -> str | None:
     """Why these limits are invalid, in one sentence; None if they are valid. A request with every field unset leaves
     the present limits unchanged."""
-    if stated and len(stated) != len(FAILURE_KINDS):
-        return f"attempt_limits: {len(stated)} numbers must be {len(FAILURE_KINDS)}, for {', '.join(FAILURE_KINDS)}"
-    for kind, count in zip(FAILURE_KINDS, stated, strict=False):
+    if requested and len(requested) != len(FAILURE_KINDS):
+        return f"attempt_limits: {len(requested)} numbers must be {len(FAILURE_KINDS)}, for {', '.join(FAILURE_KINDS)}"
+    for kind, count in zip(FAILURE_KINDS, requested, strict=False):
         if not LEAVE_AS_IS <= count <= MAX_ATTEMPT_LIMIT:
             return f"{kind}_attempts: {count} must be from {LEAVE_AS_IS} to {MAX_ATTEMPT_LIMIT}"
     return None
 
 
-def with_stated(limits: AttemptsByFailure, stated: Sequence[int]) -> AttemptsByFailure:
-    """These limits, updated with the fields that `stated` sets."""
-    if not stated:
+def updated_limits(limits: AttemptsByFailure, requested: Sequence[int]) -> AttemptsByFailure:
+    """These limits, updated with the fields that `requested` sets."""
+    if not requested:
         return limits
-    return AttemptsByFailure(*(old if new == LEAVE_AS_IS else new for old, new in zip(limits, stated, strict=True)))
+    return AttemptsByFailure(*(old if new == LEAVE_AS_IS else new for old, new in zip(limits, requested, strict=True)))
 
 
 def in_force(limits: AttemptsByFailure) -> AttemptsByFailure:

@@ -24,7 +24,7 @@ MAX_RECORD_ITEMS = min(MAX_ITEMS, 256)
 """Maximum items of one record. An item has at most 700 bytes, so the record fits the log's size limit."""
 
 
-class Wish(NamedTuple):
+class WantedClaim(NamedTuple):
     """A claim to append: a pod, the name of its node in the fold, and the requested index (-1 requests none)."""
 
     pod: DaemonPod
@@ -75,7 +75,7 @@ def held_claims(state: CliquesState, domain: str) -> list[HeldClaim]:
 
 def lacking_claims(
     state: CliquesState, held: Iterable[HeldClaim], pods: Iterable[DaemonPod], shown: Shown, mode: Mode
-) -> list[Wish]:
+) -> list[WantedClaim]:
     """Claims to append: the fold lacks them, or has them with another address."""
     by_uid = {claim.member.uid: claim for claim in held}
     found = []
@@ -86,13 +86,13 @@ def lacking_claims(
         claim = by_uid.get(pod.uid)
         if claim is not None and claim.of == of:
             if claim.member.address != pod.address:
-                found.append(Wish(pod, claim.node, -1))
+                found.append(WantedClaim(pod, claim.node, -1))
         elif mode == "assign" or shown.has_row(of, pod.node):
-            found.append(Wish(pod, pod.node, _wished(state, of, pod, shown)))
-    return sorted(found, key=lambda wish: (wish.requested_index < 0, wish.pod.created_ms, wish.node))
+            found.append(WantedClaim(pod, pod.node, _requested_index(state, of, pod, shown)))
+    return sorted(found, key=lambda claim: (claim.requested_index < 0, claim.pod.created_ms, claim.node))
 
 
-def _wished(state: CliquesState, of: CliqueId, pod: DaemonPod, shown: Shown) -> int:
+def _requested_index(state: CliquesState, of: CliqueId, pod: DaemonPod, shown: Shown) -> int:
     """The index of the pod's row. -1 if there is no row, if the index is not below the clique's capacity, or if the
     fold gives the node that index without a request."""
     index = shown.index_of(of, pod.node)
@@ -105,26 +105,26 @@ def _wished(state: CliquesState, of: CliqueId, pod: DaemonPod, shown: Shown) -> 
     return index if clique is None or index < clique.capacity else -1
 
 
-def claims(make: EnvelopeFactory, wishes: Iterable[Wish]) -> Iterator[IndicesClaimed]:
+def claims(make: EnvelopeFactory, wanted: Iterable[WantedClaim]) -> Iterator[IndicesClaimed]:
     """Records of claims, each of one clique. An address occurs at most once in a record."""
-    by_clique: defaultdict[CliqueId, list[list[Wish]]] = defaultdict(list)
-    for wish in wishes:
-        batches = by_clique[CliqueId(wish.pod.domain, wish.pod.clique or "")]
+    by_clique: defaultdict[CliqueId, list[list[WantedClaim]]] = defaultdict(list)
+    for claim in wanted:
+        batches = by_clique[CliqueId(claim.pod.domain, claim.pod.clique or "")]
         used = {other.pod.address for other in batches[-1]} if batches else set()
-        if not batches or wish.pod.address in used or len(batches[-1]) >= MAX_RECORD_ITEMS:
+        if not batches or claim.pod.address in used or len(batches[-1]) >= MAX_RECORD_ITEMS:
             batches.append([])
-        batches[-1].append(wish)
+        batches[-1].append(claim)
     for of, batches in by_clique.items():
         for batch in batches:
-            indices = [wish.requested_index for wish in batch]
+            indices = [claim.requested_index for claim in batch]
             yield IndicesClaimed(
                 make(of.key),
                 of.domain,
                 of.clique,
-                [wish.node for wish in batch],
-                [wish.pod.address for wish in batch],
-                [wish.pod.created_ms for wish in batch],
-                [wish.pod.uid for wish in batch],
+                [claim.node for claim in batch],
+                [claim.pod.address for claim in batch],
+                [claim.pod.created_ms for claim in batch],
+                [claim.pod.uid for claim in batch],
                 indices if max(indices) >= 0 else [],
             )
 

@@ -21,7 +21,7 @@ from commands.kubernetes.node_plan import (
     FoldedNode,
     ListFacts,
     folded_node,
-    is_stated,
+    is_in_folds,
     joins,
     last_list,
     leaves,
@@ -168,7 +168,7 @@ class NodeEdge:
         async for name in _sliced(sorted(dirty)):
             facts = self._present.get(name)
             if facts is not None:
-                if name not in self.refused and not is_stated(self._states, facts):
+                if name not in self.refused and not is_in_folds(self._states, facts):
                     lacking.append(facts)
             elif (deleted := self._deleted.get(name)) is not None and self._is_in_folds(name, deleted):
                 gone[name] = FoldedNode(self._zone_of(name), *deleted)

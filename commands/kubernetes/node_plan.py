@@ -30,7 +30,7 @@ def folded_node(states: FoldStates, name: str) -> FoldedNode | None:
     return None if newest is None else FoldedNode(newest.zone, newest.created_ms, newest.uid)
 
 
-def is_stated(states: FoldStates, facts: NodeFacts) -> bool:
+def is_in_folds(states: FoldStates, facts: NodeFacts) -> bool:
     """Whether the folds have the node exactly as its Node object describes it, and in no other zone."""
     rows = [(zones, row) for zones in states.all_zones() if (row := zones.nodes.rows.get(facts.node.name)) is not None]
     return len(rows) == 1 and _equals(rows[0][1], facts)
@@ -103,7 +103,7 @@ class ListFacts(NamedTuple):
 def last_list(states: FoldStates, source: str) -> SourceList:
     """The last complete list of a source in the folds; version 0 if there is none."""
     rows = [row for zones in states.all_zones() if (row := zones.lists.rows.get(source)) is not None]
-    return max(rows, key=lambda row: (row.said_ms, row.restored, row.version), default=SourceList(0, False, 0))
+    return max(rows, key=lambda row: (row.issued_ms, row.restored, row.version), default=SourceList(0, False, 0))
 
 
 def snapshot(make: EnvelopeFactory, zone: str, found: ListFacts, listed: Iterable[NodeFacts]) -> SnapshotCompleted:

@@ -28,11 +28,11 @@ from pydantic import ValidationError
 from commands.kubernetes.admission_check import missing_policy
 from commands.kubernetes.object_facts import (
     ADMISSION_MISSING,
+    digest_in_status,
     digest_of,
     event_of,
     is_not_accepted,
     is_unvouched,
-    stated_digest,
 )
 from commands.kubernetes.object_plan import SpecEvent, VerdictEvent, is_in_fleet, verdicts
 from commands.kubernetes.users import AUTHOR_FIELD, UserNames
@@ -238,14 +238,14 @@ class ObjectEdge:
             self._statements.forget(key.kind.plural, key.name)
             return True
         known = self._statements.get(key.kind.plural, key.name)
-        if stated_digest(item) == digest:
+        if digest_in_status(item) == digest:
             self._statements.forget(key.kind.plural, key.name)
             return True
         if known is not None and known.stated == digest:
             return True
         unconfirmed = self._unconfirmed.get(key)
         if unconfirmed is not None and unconfirmed[0] == digest:
-            return await self._state(key, item, unconfirmed[1], digest)
+            return await self._submit_spec(key, item, unconfirmed[1], digest)
         event = event_of(key.kind, item, self._envelope(""))
         assert event is not None, "a spec that states nothing has no digest"
         if is_in_fleet(self._states.fleet, event):
@@ -263,10 +263,10 @@ class ObjectEdge:
             self._say(key, item, "AuthorUnknown", self._users.fault(AUTHOR_FIELD, user))
         else:
             command = replace(event, envelope=replace(event.envelope, actor=actor))
-            return await self._state(key, item, command, digest)
+            return await self._submit_spec(key, item, command, digest)
         return True
 
-    async def _state(self, key: _Key, item: Custom, event: SpecEvent, digest: str) -> bool:
+    async def _submit_spec(self, key: _Key, item: Custom, event: SpecEvent, digest: str) -> bool:
         """Append the spec of an object. Returns whether the record is known to be folded."""
         self._unconfirmed[key] = (digest, event)
         outcome = await self._submit(event, key.name)

@@ -42,7 +42,7 @@ def _shown(item: Custom) -> _Shown:
         return _Shown()
 
 
-def stated_digest(item: Custom) -> str:
+def digest_in_status(item: Custom) -> str:
     """The digest of the spec that the status of an object shows as stated."""
     return _shown(item).stated
 

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 from commands.kubernetes.users import UserNames
 from commands.requests.validation import EnvelopeFactory
-from projections.attempt_limits import LEAVE_AS_IS, with_stated
+from projections.attempt_limits import LEAVE_AS_IS, updated_limits
 from projections.field_checks import quoted
 from projections.fleet.membership.effects import hold_key
 from projections.fleet.state import FleetState
@@ -95,11 +95,11 @@ def _has_limits(fleet: FleetState, event: ZoneUpdated) -> bool:
         and event.unavailable_nodes in (LEAVE_AS_IS, zone.unavailable_nodes)
         and (not event.set_agent_networks or {*event.agent_networks} == {*zone.agent_networks})
         and (not event.set_agent_label_keys or {*event.agent_label_keys} == {*zone.agent_label_keys})
-        and with_stated(zone.attempt_limits, event.attempt_limits) == zone.attempt_limits
+        and updated_limits(zone.attempt_limits, event.attempt_limits) == zone.attempt_limits
     )
 
 
-class Judged(NamedTuple):
+class CheckedVerdict(NamedTuple):
     """A verdict, with the event that fleet lacks of it, or the reason why it does not count. It counts already if it
     has neither."""
 
@@ -108,32 +108,36 @@ class Judged(NamedTuple):
     fault: str = ""
 
 
-def verdicts(number: int, spec: HoldSpec, fleet: FleetState, users: UserNames, make: EnvelopeFactory) -> list[Judged]:
+def verdicts(
+    number: int, spec: HoldSpec, fleet: FleetState, users: UserNames, make: EnvelopeFactory
+) -> list[CheckedVerdict]:
     """The verdicts on a hold, rejections first: they keep the rules as they are. Empty unless the hold is open.
     `make` makes the envelope of an actor."""
     hold = fleet.holds.rows.get(hold_key(number))
     if hold is None or hold.rejected_by or hold_key(number) in fleet.rejected.rows:
         return []
-    return [*_judged(hold, sorted(spec.verdicts, key=lambda each: (each.verdict != REJECT, each.user)), users, make)]
+    return [*_checked(hold, sorted(spec.verdicts, key=lambda each: (each.verdict != REJECT, each.user)), users, make)]
 
 
-def _judged(hold: Hold, given: Sequence[HoldVerdict], users: UserNames, make: EnvelopeFactory) -> Iterator[Judged]:
+def _checked(
+    hold: Hold, given: Sequence[HoldVerdict], users: UserNames, make: EnvelopeFactory
+) -> Iterator[CheckedVerdict]:
     approved = {person(actor) for actor in hold.approvals}
     for verdict in given:
         actor = users.approver(verdict.user)
         field = f"spec.verdicts[{verdict.user}]"
         if actor is None:
-            yield Judged(verdict, fault=users.fault(f"{field}.user", verdict.user))
+            yield CheckedVerdict(verdict, fault=users.fault(f"{field}.user", verdict.user))
         elif verdict.hash != hold.hash.hex():
             said = f"{quoted(verdict.hash)} must be the present hash of the hold, {hold.hash.hex()}"
-            yield Judged(verdict, fault=f"{field}.hash: {said}")
+            yield CheckedVerdict(verdict, fault=f"{field}.hash: {said}")
         elif verdict.verdict == REJECT:
-            yield Judged(verdict, HoldRejected(make(actor), hold.id))
+            yield CheckedVerdict(verdict, HoldRejected(make(actor), hold.id))
         elif person(actor) == person(hold.requested_by):
-            yield Judged(
+            yield CheckedVerdict(
                 verdict, fault=f"{field}.user: {quoted(verdict.user)} requested this change; others must approve"
             )
         elif person(actor) in approved:
-            yield Judged(verdict)
+            yield CheckedVerdict(verdict)
         else:
-            yield Judged(verdict, HoldApproved(make(actor), hold.id, hold.hash))
+            yield CheckedVerdict(verdict, HoldApproved(make(actor), hold.id, hold.hash))

@@ -21,7 +21,7 @@ import msgspec
 from commands.kubernetes.clique_plan import (
     HeldClaim,
     Shown,
-    Wish,
+    WantedClaim,
     claims,
     gone_claims,
     held_claims,
@@ -277,20 +277,24 @@ class PodEdge:
         if count:
             self.retained[domain] = count
         if count > known:
-            why = "the API server was set back" if self._went_back else "no pod of their domain is listed"
+            why = (
+                "the API server was restored from an older backup"
+                if self._went_back
+                else "no pod of their domain is listed"
+            )
             about = {"source": self._source, "domain": domain, "claims": count}
             logger.warning("claims kept without a pod: %s; `dpuplane cliques release` ends them", why, extra=about)
 
-    def _unanswered(self, lacking: Iterable[Wish], stay: Iterable[HeldClaim]) -> list[Wish]:
+    def _unanswered(self, lacking: Iterable[WantedClaim], stay: Iterable[HeldClaim]) -> list[WantedClaim]:
         """The lacking claims, except those that the fold has refused, or has accepted without their address. A claim
         whose requested index was refused is repeated without the index."""
         held, found = {claim.member.uid for claim in stay}, []
-        for wish in lacking:
-            pod = wish.pod
+        for claim in lacking:
+            pod = claim.pod
             is_answered = self._answered.get(pod.uid) == (pod.address, pod.clique)
             if is_answered and (pod.uid in held or pod.uid in self.refused):
                 continue
-            found.append(wish._replace(requested_index=-1) if pod.uid in self.conflicts else wish)
+            found.append(claim._replace(requested_index=-1) if pod.uid in self.conflicts else claim)
         return found
 
     async def _submit_all(self, events: Iterable[CliqueEvent]) -> bool:
@@ -333,11 +337,11 @@ class PodEdge:
 
     def _take_answers(self, event: IndicesClaimed, reasons: dict[str, str]) -> bool:
         """Record the answers to claims. Returns False if a claim must be repeated without its requested index."""
-        wishes = event.requested_indices or [-1] * len(event.nodes)
+        requested = event.requested_indices or [-1] * len(event.nodes)
         is_final = True
-        for node, uid, address, wish in zip(event.nodes, event.uids, event.addresses, wishes, strict=True):
+        for node, uid, address, index in zip(event.nodes, event.uids, event.addresses, requested, strict=True):
             reason = reasons.get(node)
-            if reason is not None and wish >= 0:
+            if reason is not None and index >= 0:
                 self.conflicts[uid] = reason
                 about = {"source": self._source, "domain": event.domain, "node": node, "reason": reason}
                 logger.warning("index of an existing row refused, claiming any free index", extra=about)

@@ -80,13 +80,13 @@ class _Lines:
 
     def __init__(self, what: str, total: int, clock: Callable[[], float], say: Callable[[str], None]) -> None:
         self._what, self._total, self._clock, self._say = what, total, clock, say
-        self._began = self._said = clock()
+        self._began = self._printed_s = clock()
         self._say(f"{what} ({total:,})")
 
     def show(self, done: int) -> None:
         now = self._clock()
-        if now - self._said >= LINE_S:
-            self._said = now
+        if now - self._printed_s >= LINE_S:
+            self._printed_s = now
             self._say(f"{self._what}: {done:,} of {self._total:,} after {now - self._began:.0f} s")
 
     def end(self) -> None:

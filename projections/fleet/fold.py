@@ -15,7 +15,7 @@ from eventstore.folding.fold import DONE, UNCHANGED, Decision, RecordMetadata, r
 from eventstore.log import FLEET, Partition
 from eventstore.reasons import Fault, Reason
 from projections import field_checks
-from projections.attempt_limits import fault_of_limits, with_stated
+from projections.attempt_limits import fault_of_limits, updated_limits
 from projections.fleet.membership.contested import faults_of_agent
 from projections.fleet.membership.effects import apply_changes, charge, hold_key
 from projections.fleet.membership.joins import (
@@ -228,7 +228,7 @@ def _decide_zone_update(state: FleetState, event: ZoneUpdated, at: RecordMetadat
         info.unavailable_nodes if event.unavailable_nodes < 0 else event.unavailable_nodes,
         tuple(sorted({*event.agent_networks})) if event.set_agent_networks else info.agent_networks,
         tuple(sorted({*event.agent_label_keys})) if event.set_agent_label_keys else info.agent_label_keys,
-        with_stated(info.attempt_limits, event.attempt_limits),
+        updated_limits(info.attempt_limits, event.attempt_limits),
     )
     labels = dict(sorted(event.labels.items()))
     if not event.set_labels or labels == info.labels:

@@ -223,7 +223,7 @@ class FleetState:
         if zone and zone in self.freezes.rows:
             return True
         info = self.zones.rows.get(zone)
-        return info is not None and (info.is_stated() or self.members.rows.population(zone) > 0)
+        return info is not None and (info.has_labels_or_limits() or self.members.rows.population(zone) > 0)
 
     def known_zones(self) -> Iterator[str]:
         """The zones for which `has_zone` holds, each once."""

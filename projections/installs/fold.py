@@ -132,13 +132,13 @@ def _time_of(entry: LevelReport) -> int:
 
 
 def _zone_row(zone: ZoneInstalls | None, event: InstallsReported) -> ZoneInstalls:
-    said_ms = event.envelope.issued_at_ms
-    regressed = [DpuException(said_ms, dpu, version, "") for dpu, version in event.regressed.items()]
-    refusals = [DpuException(said_ms, dpu, -1, reason) for dpu, reason in event.refused.items()]
+    reported_ms = event.envelope.issued_at_ms
+    regressed = [DpuException(reported_ms, dpu, version, "") for dpu, version in event.regressed.items()]
+    refusals = [DpuException(reported_ms, dpu, -1, reason) for dpu, reason in event.refused.items()]
     exceptions = newest_exceptions(zone.exceptions if zone is not None else (), [*regressed, *refusals])
-    said, count = said_ms, event.dpu_count
+    said, count = reported_ms, event.dpu_count
     if zone is not None:
-        said, count = max((said, count), (zone.said_ms, zone.dpu_count))
+        said, count = max((said, count), (zone.reported_ms, zone.dpu_count))
     return ZoneInstalls(event.epoch, said, count, exceptions)
 
 

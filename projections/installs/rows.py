@@ -52,7 +52,7 @@ class DpuException(msgspec.Struct, frozen=True, gc=False, array_like=True, order
     """A DPU that rolled back to `version`, or that refused its table (`version` -1) for `reason`, and the time of
     the report."""
 
-    said_ms: int
+    reported_ms: int
     dpu: str
     version: int
     reason: str
@@ -62,7 +62,7 @@ class ZoneInstalls(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """One zone: the epoch of its versions, its DPU count, and the DPUs with exceptions, newest first."""
 
     epoch: int
-    said_ms: int
+    reported_ms: int
     dpu_count: int
     exceptions: tuple[DpuException, ...] = ()
 

@@ -282,7 +282,7 @@ def _waits(about: ExplainQuery, installs: InstallsState, version: int) -> str:
                 if exception.version < 0
                 else f"went back to version {exception.version}"
             )
-            return f"the DPU {what} (at {shown_time(exception.said_ms)})"
+            return f"the DPU {what} (at {shown_time(exception.reported_ms)})"
     if about.is_past:
         return _unreported(version)
     if about.held is None:

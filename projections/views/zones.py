@@ -166,7 +166,7 @@ def installs(zone: str, state: ZonesState, reported: InstallsState, epoch: int) 
             for found in progress.versions
         ),
         lagging=tuple(names[ordinal] for ordinal in behind),
-        exceptions=tuple(ExceptionView(e.dpu, e.version, e.reason, e.said_ms) for e in progress.exceptions),
+        exceptions=tuple(ExceptionView(e.dpu, e.version, e.reason, e.reported_ms) for e in progress.exceptions),
     )
 
 

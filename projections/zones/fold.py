@@ -16,7 +16,7 @@ from eventstore.avro.columns import EventColumns
 from eventstore.folding.fold import DONE, Decision, RecordMetadata, refusal, unchanged
 from eventstore.log import ZONES, Partition
 from eventstore.reasons import Fault, Reason
-from projections.attempt_limits import fault_of_limits, with_stated
+from projections.attempt_limits import fault_of_limits, updated_limits
 from projections.field_checks import check_label_keys, check_networks, check_zone, quoted
 from projections.zones.dpus import decide as dpus
 from projections.zones.dpus.rollout import DpuChange, admit, limits_of
@@ -154,7 +154,7 @@ def _limit(state: ZonesState, event: ZoneLimitsSet, at: RecordMetadata) -> Decis
         old.ordinals,
         tuple(event.agent_networks),
         tuple(event.agent_label_keys),
-        with_stated(old.attempt_limits, event.attempt_limits),
+        updated_limits(old.attempt_limits, event.attempt_limits),
     )
     if old.deleted and row == Zone(ordinals=old.ordinals):
         row = replace(row, deleted=True)

@@ -73,7 +73,7 @@ class SourceSnapshot(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     count: int
     list_hash: bytes
-    said_ms: int
+    issued_ms: int
     offset: int
 
 
@@ -83,7 +83,7 @@ class SourceList(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     version: int
     restored: bool
-    said_ms: int
+    issued_ms: int
 
 
 class Zone(msgspec.Struct, frozen=True, gc=False, array_like=True):

@@ -215,10 +215,10 @@ class ZonesState:
     def rewind(self, time_ms: int) -> None:
         """Set the fold time back to `time_ms`: lower the deadlines that lie further ahead than a full step, and the
         times of later snapshots and lists."""
-        late = {key: row for key, row in self.snapshots.rows.items() if row.said_ms > time_ms}
-        self.snapshots.put_all({key: replace(row, said_ms=time_ms) for key, row in sorted(late.items())})
-        lists = {source: row for source, row in self.lists.rows.items() if row.said_ms > time_ms}
-        self.lists.put_all({source: replace(row, said_ms=time_ms) for source, row in sorted(lists.items())})
+        late = {key: row for key, row in self.snapshots.rows.items() if row.issued_ms > time_ms}
+        self.snapshots.put_all({key: replace(row, issued_ms=time_ms) for key, row in sorted(late.items())})
+        lists = {source: row for source, row in self.lists.rows.items() if row.issued_ms > time_ms}
+        self.lists.put_all({source: replace(row, issued_ms=time_ms) for source, row in sorted(lists.items())})
         rows: dict[str, Dpu] = {}
         for name in sorted(self.dpu_index.running):
             dpu = self.dpus.rows[name]

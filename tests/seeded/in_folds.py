@@ -432,7 +432,7 @@ BUGS = (
         "address-taken-from-another-node",
         "fleet gives a node the address that its agent states, although another node has it",
         "I24",
-        lambda: patched((projections.fleet.membership.contested.StatedAddresses, "_is_of_another", returns(False))),
+        lambda: patched((projections.fleet.membership.contested.RecordAddresses, "_is_of_another", returns(False))),
         SteppedScenario(1, agents=True),
     ),
     Bug(

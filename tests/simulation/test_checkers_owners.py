@@ -80,7 +80,7 @@ def test_a_taken_address_and_a_needless_wait_for_one_are_found() -> None:
     state = e.SUPERSEDED + e.AGENT_ADDRESS4
     log.write(FLEET_0, log.forward(replace(from_agent, addresses4=held.addresses4), 1, 2, states=[state]))
     assert list(owners.check_addresses(log.evidence())) == []
-    with patched((projections.fleet.membership.contested.StatedAddresses, "_is_of_another", returns(False))):
+    with patched((projections.fleet.membership.contested.RecordAddresses, "_is_of_another", returns(False))):
         (fault,) = owners.check_addresses(log.evidence())
         assert fault.endswith("from its agent, although a has it")
     log.write(FLEET_0, log.forward(held, 2, 3, states=[e.LEFT]))

@@ -341,7 +341,7 @@ async def test_a_long_fold_logs_its_speed(caplog: pytest.LogCaptureFixture, monk
     async with running(toy_replica(log)):
         pass
     log.put(FLEET_0, *[fact(f"p{i % 50}") for i in range(2_000)])
-    monkeypatch.setattr(progress, "_SAY_EVERY_S", 1e-9)
+    monkeypatch.setattr(progress, "_REPORT_EVERY_S", 1e-9)
     caplog.set_level(logging.INFO, progress.__name__)
     async with running(toy_replica(log, limits=ReplicaLimits(slice_records=100))):
         pass

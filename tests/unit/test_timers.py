@@ -54,7 +54,7 @@ async def test_a_deadline_is_reported_once_when_it_passes() -> None:
         await begin_step(made)
         assert abs(await made.until(lambda: made.dpu("d").failures == 1, timeout_s=2 * LIMIT_S) - LIMIT_S) < 0.1
         await asyncio.sleep(3_600)
-        assert found.stated == made.count(made.partition("z1"), DeadlinePassed) == 1
+        assert found.appended == made.count(made.partition("z1"), DeadlinePassed) == 1
 
 
 @pytest.mark.parametrize("ahead_ms", [20_000, 7_200_000, -7_200_000])
@@ -65,7 +65,7 @@ async def test_a_deadline_is_reported_in_time_by_a_wrong_clock(ahead_ms: int) ->
         await begin_step(made)
         waited_s = await made.until(lambda: made.dpu("d").failures == 1, timeout_s=2 * LIMIT_S)
         assert abs(waited_s - LIMIT_S) < 0.1
-        assert found.stated == 1
+        assert found.appended == 1
 
 
 def test_a_clock_jump_ends_no_attempt_early_or_late() -> None:
@@ -83,7 +83,7 @@ def test_a_clock_jump_ends_no_attempt_early_or_late() -> None:
             assert made.dpu("d").failures == 0
             left_s = LIMIT_S - len(jumps_ms) * LIMIT_S / 5
             assert abs(await made.until(lambda: made.dpu("d").failures == 1, timeout_s=2 * LIMIT_S) - left_s) < 1.0
-            assert found.stated == 1
+            assert found.appended == 1
 
     for jumps_ms in ((3_600_000,), (3_600_000, -3_600_000)):
         run_virtual(scenario(jumps_ms))
@@ -100,7 +100,7 @@ async def test_an_attempt_begun_under_a_fast_clock_has_its_normal_deadline() -> 
         await made.register("another")
         waited_s = await made.until(lambda: made.dpu("d").failures == 1, timeout_s=2 * LIMIT_S)
         assert abs(waited_s - LIMIT_S) < 1.0, "the deadline counts from the correction"
-        assert found.stated == 1
+        assert found.appended == 1
 
 
 @pytest.mark.parametrize("ahead_ms", [7_200_000, -7_200_000])
@@ -111,7 +111,7 @@ async def test_a_timer_with_a_wrong_clock_learns_the_time_from_the_log(ahead_ms:
         found = timers(made, "r1", Clock(made, ahead_ms))
         waited_s = await made.until(lambda: made.dpu("d").failures == 1, timeout_s=2 * LIMIT_S)
         assert ATTEMPT_S <= waited_s < LIMIT_S + 1.0
-        assert found.stated <= 2
+        assert found.appended <= 2
 
 
 async def test_an_append_that_did_not_land_is_not_evidence_of_a_wrong_clock() -> None:
@@ -123,7 +123,7 @@ async def test_an_append_that_did_not_land_is_not_evidence_of_a_wrong_clock() ->
         made.log.failures.late_s[made.partition("z1")] = 36_000.0
         waited_s = await made.until(lambda: made.dpu("d").failures == 1, timeout_s=2 * LIMIT_S)
         assert LIMIT_S <= waited_s < LIMIT_S + 2 * RETRY_S
-        assert (found.stated, found.internal_events.failures) == (1, 1)
+        assert (found.appended, found.internal_events.failures) == (1, 1)
 
 
 def test_a_timer_of_lower_rank_reports_only_if_the_first_does_not() -> None:
@@ -137,7 +137,7 @@ def test_a_timer_of_lower_rank_reports_only_if_the_first_does_not() -> None:
             await begin_step(made)
             took_s = await made.until(lambda: made.dpu("d").failures == 1, timeout_s=2 * LIMIT_S)
             await asyncio.sleep(60)
-            return found.stated, took_s - LIMIT_S
+            return found.appended, took_s - LIMIT_S
 
     assert run_virtual(scenario(True))[0] == 0
     stated, late_s = run_virtual(scenario(False))
@@ -151,7 +151,7 @@ async def test_a_deadline_that_was_met_is_not_reported() -> None:
         await begin_step(made)
         await made.request("d", "skip")
         await asyncio.sleep(2 * LIMIT_S)
-        assert found.stated == 0
+        assert found.appended == 0
 
 
 async def test_no_deadline_of_a_halted_partition_is_reported() -> None:

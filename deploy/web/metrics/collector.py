@@ -170,7 +170,7 @@ def _own(actor: Actor) -> Iterator[Metric]:
             yield catalog.FORWARDED.family(actor.forwarded_items)
             yield catalog.OUTBOX_DELIVERIES.family(actor.outbox_deliveries)
         case Timers():
-            yield catalog.DEADLINES.family(actor.stated)
+            yield catalog.DEADLINES.family(actor.appended)
         case Provisioner():
             steps = catalog.STEPS.family()
             for (phase, result), count in sorted(actor.ended.items()):

@@ -26,7 +26,7 @@ def agent_bits(state: int) -> int:
     return max(0, state - SUPERSEDED)
 
 
-class StatedAddresses:
+class RecordAddresses:
     """The addresses that one record sets. If an operator and an agent set the same address, the operator's node gets
     it."""
 

@@ -25,7 +25,7 @@ from eventstore.log import partition_of
 from eventstore.reasons import Fault, Reason
 from projections.field_checks import check_zone
 from projections.fleet.membership.address_index import Address
-from projections.fleet.membership.contested import StatedAddresses, agent_bits
+from projections.fleet.membership.contested import RecordAddresses, agent_bits
 from projections.fleet.membership.effects import record_set_changes
 from projections.fleet.membership.members import NewNames
 from projections.fleet.membership.rows import Member, MembershipColumns, ReachableState, read_columns
@@ -149,7 +149,7 @@ def _member_changes(
     superseded: list[Superseded] = []
     tombstones: dict[str, Tombstone] = {}
     labels = [dict(sorted(found.items())) for found in items.label_sets]
-    newcomers = StatedAddresses(state, items)
+    newcomers = RecordAddresses(state, items)
     for i, name in enumerate(items.names):
         before = state.members.rows.get(name)
         is_here = before is not None and not before.held

@@ -64,9 +64,9 @@ class FleetZone(msgspec.Struct, frozen=True):
 
     def is_forgettable(self) -> bool:
         """Whether the zone has no labels and limits, and never had labels: then its history is that of UNKNOWN_ZONE."""
-        return not self.labels_version and not self.is_stated()
+        return not self.labels_version and not self.has_labels_or_limits()
 
-    def is_stated(self) -> bool:
+    def has_labels_or_limits(self) -> bool:
         """Whether the zone has labels or limits."""
         return bool(self.labels) or self.limits != NO_LIMITS
 

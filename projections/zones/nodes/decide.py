@@ -162,13 +162,13 @@ def complete_snapshot(state: ZonesState, event: SnapshotCompleted, at: RecordMet
         return refusal(fault)
     key = f"{event.zone}/{event.source}"
     last = state.snapshots.rows.get(key)
-    if last is not None and event.envelope.issued_at_ms < last.said_ms:
-        return unchanged(f"list_hash: a snapshot of {last.said_ms} is newer")
-    said_ms = min(event.envelope.issued_at_ms, at.time_ms)
-    row = SourceSnapshot(event.count, event.list_hash, said_ms, at.offset)
+    if last is not None and event.envelope.issued_at_ms < last.issued_ms:
+        return unchanged(f"list_hash: a snapshot of {last.issued_ms} is newer")
+    issued_ms = min(event.envelope.issued_at_ms, at.time_ms)
+    row = SourceSnapshot(event.count, event.list_hash, issued_ms, at.offset)
     known = state.lists.rows.get(event.source)
-    is_newer = known is None or said_ms >= known.said_ms
-    lists = {event.source: SourceList(event.version, event.restored, said_ms)} if is_newer else {}
+    is_newer = known is None or issued_ms >= known.issued_ms
+    lists = {event.source: SourceList(event.version, event.restored, issued_ms)} if is_newer else {}
     return Decision(ZonesChange(snapshots={key: row}, lists=lists), DONE)
 
 
