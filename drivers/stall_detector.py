@@ -1,9 +1,10 @@
 """Detection of zones partitions whose changes will never be forwarded, for a report to the operator.
 
-Nothing is forwarded while fleet's mark is beyond the folded end of the zone, or before the part that the zone has
-pruned. In an intact log, either is a temporary lag of this replica. In a log with a forged mark or a lost partition, it
-is permanent. The log's ends tell the two apart: if the lagging partition is folded up to an end that was read after the
-contradiction was first seen, no record that resolves it will come.
+Fleet's mark is the offset below which it has taken all changes of a zones partition. Nothing is forwarded while the
+mark is beyond the folded end of the partition, or lies in the part that the partition has already pruned. In an intact
+log, either is a temporary lag of this replica. In a log with a forged mark or a lost partition, it is permanent. The
+log's ends tell the two apart: if the lagging partition is folded up to an end that was read after the contradiction was
+first seen, no record that resolves it will come.
 """
 
 from __future__ import annotations

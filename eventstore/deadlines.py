@@ -18,7 +18,7 @@ MakeError: TypeAlias = Callable[[], Exception]
 """Makes the error of a future whose deadline has passed."""
 
 _ROUNDING_S = 0.001
-"""Event loops round timers to milliseconds, up or down."""
+"""Tolerance for the rounding of timers: event loops round them to milliseconds, up or down."""
 
 _DROPPED_MAX = 100
 """The done futures are removed from the heap when they outnumber the waiting ones by more than this."""

@@ -1,7 +1,7 @@
 """The contract of a log: partitions of records, appended at the end and read in order.
 
-Engines: `embedded` (RocksDB, one process) and `kafka` (aiokafka). One contract suite tests both, and the logs that only
-tests have (tests/contract).
+Engines: `embedded` (RocksDB, one process) and `kafka` (aiokafka). One contract suite (tests/contract) tests both
+engines, and the logs that exist for tests only.
 
 An append does not return an offset: a producer may get a wrong one, or none (KIP-98 duplicates, lost responses). To
 find a record, read the log back and look for its command id.

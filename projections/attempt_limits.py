@@ -40,7 +40,7 @@ def fault_of_limits(requested: Sequence[int]) -> str | None:
 
 
 def updated_limits(limits: AttemptsByFailure, requested: Sequence[int]) -> AttemptsByFailure:
-    """These limits, updated with the fields that `requested` sets."""
+    """These limits with the requested values; LEAVE_AS_IS leaves a value unchanged."""
     if not requested:
         return limits
     return AttemptsByFailure(*(old if new == LEAVE_AS_IS else new for old, new in zip(limits, requested, strict=True)))

@@ -1,12 +1,13 @@
-"""Sessions of daemons: an agent's open stream is its daemon's session, which expires a lease after the last message.
+"""Sessions of daemons: an agent's open stream is its daemon's session. It expires if no message arrives for the
+duration of a lease.
 
 Heartbeats are not appended to the log. This server remembers when it last heard from an agent. It appends an event when
 a session opens, and another when the session expires: the agent was silent for the lease, because its stream ended or
 it sent nothing. Within the lease an agent may open a newer session at any server, and the folds then ignore that the
 older one expired.
 
-If a server has no beacon, the other servers expire its sessions, a full lease after they missed the beacon. A server
-that starts again under its old name does the same for the sessions of its former process.
+If a server's beacon is missing, the other servers expire its sessions, after the duration of a lease. A server that
+starts again under its old name does the same for the sessions of its former process.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from projections.zones.dpus.phases import PHASES
 from schemas.api import dpuplane_pb2 as pb
 
 Item: TypeAlias = tuple[Partition, str]
-"""An item, as its partition and its key."""
+"""An item of a list, identified by its partition and its key."""
 
 
 class WatchedList(Protocol):

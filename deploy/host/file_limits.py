@@ -18,8 +18,8 @@ RESERVE = 512
 checkpoints that are read, connections to Kafka brokers, BMCs and relays, and pipes to as-of servers.
 """
 HTTP_LEAST_SHARE, API_LEAST_SHARE = 1 / 8, 1 / 4
-"""Shares of the descriptors after the reserve, if these are fewer than wanted: the page, the probes and the API stay
-reachable beside many agents.
+"""Minimum shares of the descriptors that the reserve leaves. They apply if these are fewer than the settings ask for,
+so that the page, the probes and the API stay reachable while many agents are connected.
 """
 
 

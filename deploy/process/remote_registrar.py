@@ -94,7 +94,7 @@ class RemoteRegistrar:
             self._is_answered = False
             return None
         if not self._is_answered:
-            logger.info("zones listed by %s again", self._client.servers[0])
+            logger.info("zones listed again by %s", self._client.servers[0])
         self._is_answered, self._position = True, page.position
         return frozenset(found & self._zone_filter if self._zone_filter else found)
 

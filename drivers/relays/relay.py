@@ -3,8 +3,8 @@
 A relay folds the log itself, so it needs no other process, and any number of relays can serve one zone. After each
 change of the log it computes each zone's table, encodes one frame per rule list and base version, and sends the same
 bytes to every link. A pass over all links yields every few milliseconds; the next pass takes all changes since. The
-cost of a pass hardly depends on the number of changes. Under load, a rest follows each pass, so that the process has
-time to read the log. The rest is no longer than the present delay of changes, so a single change is not delayed.
+cost of a pass hardly depends on the number of changes. Under load, a pause follows each pass, so that the process has
+time to read the log. The pause is no longer than the present delay of changes, so a single change is not delayed.
 
 A DPU resumes at any relay from its (epoch, version, digest): versions are positions in the log and are the same for
 every relay. The DPUs' tables are reported to the log as aggregates (`reports`), never one by one.
@@ -40,9 +40,10 @@ logger = logging.getLogger(__name__)
 
 SLICE_S = 0.003
 REST_TIMES = 2.0
-"""Length of a rest as a multiple of its pass: about the time that the process needs for the answers to the pass."""
+"""Length of the pause after a pass over all links, as a multiple of the duration of the pass: about the time that the
+process needs to handle the answers of the DPUs."""
 REST_MAX_S = 0.25
-"""Longest rest."""
+"""Longest pause after a pass."""
 TICK_S = 1.0
 GATHER_S = 0.15
 """Messages of DPUs within this time are reported together."""

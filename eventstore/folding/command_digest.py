@@ -1,4 +1,5 @@
-"""The body of a command, to which its id is bound: the fields that the caller sent, without those that a replica added.
+"""The digest of a command's body: of the fields that the caller sent, without those that a replica added. A command id
+is bound to one digest, so it cannot be used for another command.
 
 A caller that lost a response repeats the command through another replica. The record of `SessionOpened` names the
 replica that appended it, so the repeat is a different record of the same command, and gets the same outcome.

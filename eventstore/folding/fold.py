@@ -41,8 +41,8 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True):
 
     `done` means that the state changed. `unchanged` means that the state already is as requested, or that the request
     no longer applies. `reason` is one sentence, which a refusal always has. `reason_code` (a `Reason`) and
-    `reason_fields` state the same for programs; only a refusal has them. `result` has the values that the fold gave to
-    the caller, by name; only the fold and the caller know the names.
+    `reason_fields` give the same reason to programs; only a refusal has them. `result` has the values that the fold
+    gave to the caller, by name; only the fold and the caller know the names.
     """
 
     code: OutcomeCode
@@ -95,14 +95,15 @@ class RecordMetadata(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """The result of `decide`: the change to evolve by (None for none), and the outcome of the command."""
+    """The result of `decide`: the change that `evolve` applies (None if there is none), and the outcome of the
+    command."""
 
     change: Any
     outcome: Outcome
 
 
 def unchanged(reason: str) -> Decision:
-    """A decision that changes nothing; the command was not wrong."""
+    """A decision that changes nothing, about a valid command."""
     return Decision(None, Outcome("unchanged", str(reason)))
 
 

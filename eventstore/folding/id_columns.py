@@ -18,8 +18,8 @@ _TIME_WEIGHTS = 16 ** np.arange(_TIME_DIGITS - 1, -1, -1, dtype=np.int64)
 
 
 def are_issued_at(command_ids: Sequence[str], issued_ms: Sequence[int]) -> bool:
-    """Whether each of these ids is well formed and contains the time at the same place of `issued_ms`. The result is
-    that of `issued_at_ms` called for each id, in a tenth of the time."""
+    """Whether each of these ids is well formed and contains the time that `issued_ms` has at the same index. The result
+    is that of `issued_at_ms` called for each id, in a tenth of the time."""
     text = "".join(command_ids)
     if not text.isascii() or set(map(len, command_ids)) != {_LENGTH}:
         return False

@@ -2,7 +2,7 @@
 
 A restore begins a new generation: the log has an id of its own and names its parent by a position, one past the last
 record of each partition that was carried over. Later records of the parent are not in this log. A DPU may have seen
-them: its table is then newer than this log, and must not pass for an older version of it.
+them: its table is then newer than this log, and must not be taken for an older version of this log's table.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Lineage(NamedTuple):
 
 
 def lineage_of(origin: LogCreated) -> Lineage:
-    """The lineage that the first record of a log states. Raises LogMismatch if the text is malformed."""
+    """The lineage in the first record of a log. Raises LogMismatch if the text is malformed."""
     forks = []
     try:
         for text in origin.parent.split():

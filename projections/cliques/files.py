@@ -5,9 +5,9 @@ own index in it at start. Only the address of a name changes, in the hosts file:
 127.0.0.2, so that no lookup leaves the machine. Names contain a hash of the domain, as upstream's do since #1448:
 daemons of two domains that meet on a reused address then refuse each other.
 
-The daemon (IMEX) reads names again on a signal, and ignores a signal within 5 s of the last. So signals are coalesced:
-the first change is signalled at once, later changes in the window together at its end, and the final state always.
-Slots that only became free need no signal.
+On a signal, the daemon (IMEX) resolves the names again. It ignores a signal within 5 s after the previous one. So
+signals are coalesced: the first change is signalled at once, later changes in the window together at its end, and the
+final state always. Slots that only became free need no signal.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _needs_signal(resolved: tuple[str, ...], addresses: tuple[str, ...]) -> bool
 
 
 def _domain_hash(domain: str) -> str:
-    """FNV-1a of the uid, in decimal, spelled without vowels: how Kubernetes hashes for names (pod-template-hash)."""
+    """The FNV-1a hash of the uid in decimal, re-encoded without vowels, as in Kubernetes' pod-template-hash."""
     value = 0x811C9DC5
     for byte in domain.encode():
         value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF

@@ -185,7 +185,8 @@ def _session_expired(state: CliquesState, event: SessionExpired) -> Decision:
 
 
 def _find(state: CliquesState, event: _AboutMember, uid: str) -> tuple[str, CliqueMember | None, str]:
-    """(key, row, "") of the incarnation that an event names, or no row and the reason. An empty uid matches any."""
+    """Find the incarnation that an event names. Returns its key, its row and an empty text, or no row and the reason.
+    An empty uid matches any incarnation."""
     key = f"{clique_key(event.domain, event.clique)}/{event.node}"
     fault = check_clique("domain", event.domain) or check_clique("clique", event.clique)
     if fault is not None:

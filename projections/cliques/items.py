@@ -35,8 +35,8 @@ class Incarnation(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """One claim. `names_pod` tells whether the caller gave the uid of its pod. If not, the id of the command is the uid
-    of the incarnation."""
+    """One claim. `names_pod` is true if the caller gave the uid of its pod. If not, the id of the command is the uid of
+    the incarnation."""
 
     envelope: Envelope
     domain: str
@@ -135,7 +135,7 @@ def decide_in_order(
 
 
 _PRECEDENCE = ("done", "waiting", "unchanged", "refused")
-"""Codes of outcomes. A record has the first of these codes that one of its items has."""
+"""Codes of outcomes in order of precedence: the code of a record is the first one that any of its items has."""
 
 
 def _merged(nodes: Sequence[str], outcomes: Sequence[Outcome]) -> Outcome:

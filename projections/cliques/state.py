@@ -5,8 +5,8 @@ queue, or it left and its last index is remembered. So a claim or a release chan
 size of the clique. The lookup structures of decisions (index map, free indices, queue, addresses) are derived.
 
 Nodes that left are evicted oldest first, beyond a bound per clique and one per partition, because the number of domains
-over time is unbounded. A clique without a known node costs nothing: its capacity is dropped with the last node. `apply`
-asserts the invariants: a row that violates one is a bug of the fold.
+over time is unbounded. A clique without a known node takes no memory: its capacity is dropped with the last node.
+`apply` asserts the invariants: a row that violates one is a bug of the fold.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ ClaimState = Literal["holds", "waits", "left"]
 
 
 class Since(NamedTuple):
-    """The record, and the item of it, at which a claim state began."""
+    """The record, and its item, at which a claim state began."""
 
     offset: int
     item: int = 0

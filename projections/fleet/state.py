@@ -77,8 +77,8 @@ class OutboxEntry(msgspec.Struct, frozen=True):
     """An entry for one zones partition, added by the record of fleet at `offset`: superseded nodes, or the limits of a
     zone.
 
-    The columns are those of NodesSuperseded. An entry with limits has `limits`, and `names` is empty. `mark` is fleet's
-    mark for that partition: fleet had not folded later records of that partition.
+    The columns are those of NodesSuperseded. An entry with limits has `limits`, and `names` is empty. `mark` is the
+    offset below which fleet had taken all changes of that partition when it added the entry.
     """
 
     partition: int
@@ -304,8 +304,8 @@ class FleetState:
         return None if limit is None else limit - spent
 
     def base(self, kind: BudgetKind, number: int, now_ms: int) -> BudgetBase:
-        """The base of a budget's share: the settled number of addresses that a list allows, or of all members'
-        addresses."""
+        """The number of addresses that a budget's percentage is taken of: the settled level (settled_levels.py) of a
+        list, or of all members."""
         key, level = ALL_MEMBERS, self.slot_table.addresses
         spent: Sequence[tuple[int, int]] = ()
         if kind in DENIAL_KINDS:

@@ -1,8 +1,9 @@
 """The outbox of fleet for each zones partition: superseded nodes, and limits of zones.
 
-A record of fleet adds at most one entry per partition. The entry carries the offset of that record, and the zones
-partition keeps a mark for fleet, so it takes each entry once and in order, however often a forwarder appends it. Zones
-do not acknowledge entries. Fleet retains the last entries of each partition, within MAX_OUTBOX_ENTRIES.
+A record of fleet adds at most one entry per partition. The entry carries the offset of that record. The zones partition
+stores a mark: the offset of fleet up to which it has accepted entries. So it accepts each entry once and in order,
+however often a forwarder appends it. Zones do not acknowledge entries. Fleet retains the last entries of each
+partition, within MAX_OUTBOX_ENTRIES.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Deliveries of fleet to a zones partition: the next entry of fleet's outbox for it, as a record.
 
-A delivery is a function of fleet's state and of the partition's mark for fleet. So two forwarders build the same
-record, and the partition takes the first.
+A delivery is a function of fleet's state and of the partition's mark for fleet, the offset up to which it has accepted
+fleet's deliveries. So two forwarders build the same record, and the partition takes the first.
 """
 
 from __future__ import annotations

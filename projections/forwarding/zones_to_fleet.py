@@ -1,13 +1,13 @@
-"""Forwards of a zones partition to fleet: the accepted changes since fleet's mark, as absolute states.
+"""Forwards of a zones partition to fleet: the accepted changes that fleet has not taken yet, as absolute states.
 
-A forward is a function of the zone's state and the mark. So two forwarders, or a restarted one, build the same record
-for the same range, and fleet takes the first. A record of the zone is never split: the changes of one record fit one
-forward, by the bounds on records.
+A forward is a function of the zone's state and of fleet's mark, the offset below which fleet has taken all changes of
+the partition. So two forwarders, or a restarted one, build the same record for the same range, and fleet takes the
+first. A record of the zone is never split: the changes of one record fit one forward, by the bounds on records.
 
 A node that changed again after the range is forwarded with the range of its last change. So the first item that fleet
 receives about a node may be its tombstone. If another partition has an older incarnation of the node, the leave ends
-that incarnation too. A tombstone therefore names the incarnation that left, and the time of its last statement
-(`last_present_ms`).
+that incarnation too. A tombstone therefore names the incarnation that left, and the append time of its last join or
+change (`last_present_ms`).
 """
 
 from __future__ import annotations

@@ -29,7 +29,8 @@ _NONE: Prefixes = frozenset()
 
 
 class RefusalCode(IntEnum):
-    """The reason of a refused frame. The control plane acts on this code alone, never on the sentence beside it."""
+    """The reason of a refused frame. The control plane acts on this code alone, never on the sentence of the
+    refusal."""
 
     UNSPECIFIED = 0
     OLDER = 1

@@ -78,8 +78,8 @@ class SourceSnapshot(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class SourceList(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The last complete list of a source that this partition has heard of, in a snapshot of any zone: its resource
-    version, and whether the source was restored from an older backup and lacks nodes since."""
+    """The last complete list of a source that a snapshot of any zone in this partition was made from: its resource
+    version, and whether the source was restored from an older backup and has lacked nodes since."""
 
     version: int
     restored: bool

@@ -126,11 +126,11 @@ class ZonesState:
         return not self.node_counts.get(zone) and not self.dpu_index.zone(zone).names
 
     def has_unforwarded_from(self, mark: int) -> bool:
-        """Whether the outbox has changes at or after fleet's mark, which fleet has not folded."""
+        """Whether the outbox has changes at or after this mark of fleet, which fleet has not taken yet."""
         return bool(self.outbox_offsets) and self.outbox_offsets[-1] >= mark
 
     def has_forwarded_before(self, mark: int) -> bool:
-        """Whether the outbox has changes below fleet's mark, which fleet has folded."""
+        """Whether the outbox has changes below this mark of fleet, which fleet has taken."""
         return bool(self.outbox_offsets) and self.outbox_offsets[0] < mark
 
     def count_new(self, names: Sequence[str]) -> int:

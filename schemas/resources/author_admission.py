@@ -21,7 +21,7 @@ from schemas.resources.rule_policy import RULE_POLICY
 AUTHOR = f"{GROUP}/author"
 """The annotation with the user name of the author."""
 RESTATE = f"{GROUP}/restate"
-"""The annotation that makes the plane state an unchanged spec again: any new value, such as the time."""
+"""The annotation that asks the plane to apply an unchanged spec again. Its value must be new, for example the time."""
 NAME = f"authors.{GROUP}"
 
 _API_VERSION = "admissionregistration.k8s.io/v1"

@@ -38,7 +38,7 @@ class HoldVerdict(Model):
     verdict: Literal["Approve", "Reject"]
     """Approve or Reject. A change needs two who approve, and ends with the first who rejects."""
     hash: Hash
-    """The hash of the change that the person saw: `status.hash`. A hold whose change grew has another one."""
+    """The hash of the change that the person saw: `status.hash`. The hash of a hold changes when its change grows."""
 
 
 class HoldSpec(Model):

@@ -1,11 +1,12 @@
-"""The admission policy for the verdicts of holds: a person states a verdict under their own name only.
+"""The admission policy for the verdicts of holds: a person gives a verdict under their own name only.
 
 The API server compares `user` of each entry with the user that it authenticated. So one person cannot approve as two,
-and cannot change or remove the verdict of another person. The right to create holds is no right to decide about them: a
-new hold has no verdicts. Service accounts and other users of the system are not people. The schema of Hold requires one
-entry per user and the form of the hash. Updates of `status` do not pass this policy, and cannot change `spec`.
+and cannot change or remove the verdict of another person. The right to create holds includes no right to decide about
+them: a new hold must have no verdicts. Service accounts and other users of the system are not people. The schema of
+Hold requires one entry per user and the form of the hash. Updates of `status` do not pass this policy, and cannot
+change `spec`.
 
-A right to impersonate users is a right to approve as them: give it to nobody who approves.
+A user who may impersonate others can approve under their names, so approvers must not have this right.
 """
 
 from __future__ import annotations

@@ -39,7 +39,8 @@ class Kind:
 
     @property
     def is_ours(self) -> bool:
-        """Whether the plane defines the kind. Otherwise another project does, and the plane writes its objects."""
+        """Whether the plane defines the kind. Other kinds belong to other projects, and the plane only writes objects
+        of them."""
         return self.group == GROUP
 
     @property

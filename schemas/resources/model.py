@@ -12,11 +12,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 LABEL_KEY = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,252}(/[A-Za-z0-9][A-Za-z0-9._-]{0,62})?$"
-"""The pattern of projections/field_checks.check_label_key, without its check of lengths of a key with a prefix."""
+"""The pattern of projections/field_checks.check_label_key, without its length checks for keys with a prefix."""
 ZONE_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 """The pattern of projections/field_checks.check_zone."""
 PRINTABLE = r"^[^\x00-\x1f\x7f]*$"
-"""One line without control characters; projections/field_checks.check_text refuses some more of Unicode."""
+"""One line without control characters; projections/field_checks.check_text also refuses some other Unicode
+characters."""
 MAX_LABELS = 128
 
 Text = Annotated[str, Field(max_length=253, pattern=PRINTABLE)]
@@ -37,7 +38,7 @@ Labels = Annotated[
         },
     ),
 ]
-"""Labels, or a conjunction of labels that select."""
+"""The labels of an object, or a selector: labels that must all match."""
 
 
 class Model(BaseModel):
@@ -96,7 +97,7 @@ Stated = Annotated[
     Field(
         max_length=32,
         pattern=r"^[0-9a-f]*$",
-        description="The digest of the spec that the plane took into its log, or refused. It states each spec once.",
+        description="The digest of the last spec that the plane took into its log, or refused.",
     ),
 ]
 

@@ -149,8 +149,8 @@ def _asked(registry: SchemaRegistry, request: web.Request) -> Schema:
 
 
 def _own(request: web.Request, code: int, of_all: dict[str, str]) -> dict[str, str]:
-    """The setting of one subject. No subject has its own: this is an error, or the global setting with
-    `defaultToGlobal`."""
+    """The setting of one subject. No subject has a setting of its own, so the response is an error or, with
+    `defaultToGlobal`, the global setting."""
     if request.query.get("defaultToGlobal", "").lower() == "true":
         return of_all
     subject, what = request.match_info["subject"], "compatibility" if "compatibilityLevel" in of_all else "mode"

@@ -1,4 +1,5 @@
-"""Addresses that node agents stated while other nodes held them. A contested address is not effective.
+"""Contested addresses: a node agent set the address of its node while another node held that address. A contested
+address is not effective.
 
 A member's row keeps such an address apart (`contested4`, `contested6`), and the member is reachable by its other
 address only. When no node holds the address any more, the first waiting node by name gets the address. An address that
@@ -44,7 +45,7 @@ class RecordAddresses:
                         self._taken[address] = name
 
     def admit(self, name: str, member: Member, bits: int) -> Member:
-        """The row of a node. An address that its agent set is a contested one if another node holds it."""
+        """The row of a node. An address that its agent set becomes a contested address if another node holds it."""
         contested4 = bits & AGENT_ADDRESS4 and self._is_of_another(name, member.address4)
         contested6 = bits & AGENT_ADDRESS6 and self._is_of_another(name, member.address6)
         if contested4:
@@ -93,7 +94,7 @@ def _give(state: FleetState, name: str, address: Address) -> None:
 
 
 def faults_of_agent(state: FleetState, name: str, zone: str) -> tuple[Fault, ...]:
-    """Why the statements of a node's agent are not effective, one sentence per part."""
+    """Why values that a node's agent set are not effective, one sentence for each."""
     member = state.members.rows.get(name)
     if member is not None and not member.held and member.zone != zone:
         reason = (
@@ -105,7 +106,7 @@ def faults_of_agent(state: FleetState, name: str, zone: str) -> tuple[Fault, ...
 
 
 def withheld_addresses(state: FleetState, name: str) -> tuple[Fault, ...]:
-    """Why a node is without addresses that its agent stated, a sentence for each."""
+    """Why addresses that a node's agent set are not effective, one sentence for each."""
     member = state.members.rows.get(name)
     found: list[Fault] = []
     for address in (member.contested4, member.contested6) if member is not None else ():

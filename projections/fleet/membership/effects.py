@@ -49,8 +49,8 @@ def apply_changes(
 
 
 def _shifts_after_grants(state: FleetState, impact: Impact) -> Iterable[AddressShift]:
-    """The impact's changes of the rule sets that hold addresses. Addresses that have become free are first granted to
-    nodes that wait for them."""
+    """The addresses whose rule sets change, with the sets before and after. Addresses that have become free are first
+    granted to nodes that wait for them."""
     if not state.contested:
         return impact.shifts
     shifts = {shift.address: shift for shift in impact.shifts}
@@ -192,7 +192,8 @@ def _by_set(by_bits: Mapping[int, Sequence[Address]]) -> dict[int, Sequence[Addr
 
 
 def charge(state: FleetState, charges: Iterable[tuple[BudgetKind, str, int]], now_ms: int) -> None:
-    """Count changed verdicts against the budgets. Each charge has a budget, a list id and a number of addresses."""
+    """Count verdict changes against the budgets. Each charge has a budget, the id of a list, and a number of
+    addresses."""
     for kind, list_id, count in charges:
         key = window_key(kind, list_id)
         state.windows.put(key, state.windows.rows.get(key, EMPTY_WINDOW).charged(now_ms, count))

@@ -1,14 +1,15 @@
 """MembershipChanged, decided and applied: the hot path of the fleet.
 
-A record counts only if it begins at fleet's mark for its zones partition, so a record that a forwarder appends twice,
-or late, changes nothing. Nearly all records of a burst hold only new names with new addresses: these can withdraw
-nothing, and are added in a few passes over whole columns. Any other record goes node by node (`impact`).
+For each zones partition, fleet has a mark: the offset below which it has taken all changes of that partition. A record
+counts only if its range begins at the mark, so a record that a forwarder appends twice, or late, changes nothing.
+Nearly all records of a burst hold only new names with new addresses: these can withdraw nothing, and are added in a few
+passes over whole columns. Any other record goes node by node (`impact`).
 
-Fleet accepts every statement of a partition about its own nodes. If two partitions state one node, the node is in the
-zone of the newer statement (`tombstones` defines the order), and fleet's outbox notifies the other zone. A node may
-join and leave a second partition in a newer incarnation before fleet has folded the join. The leave then ends the older
-incarnation in the first partition too, as if fleet had folded first the join and then the leave. If a node's own agent
-joins it to another zone, the node stays in its zone.
+Fleet accepts every update of a partition about its own nodes. If two partitions have updates of the same node, the node
+is in the zone of the newer update (`tombstones` defines the order), and fleet's outbox notifies the other zone. A node
+may join and leave a second partition in a newer incarnation before fleet has folded the join. The leave then ends the
+older incarnation in the first partition too, as if fleet had folded first the join and then the leave. If a node's own
+agent joins it to another zone, the node stays in its zone.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ def decide_membership(state: FleetState, event: MembershipChanged, at: RecordMet
 
 
 def _agents(items: MembershipColumns) -> dict[tuple[str, str], str]:
-    """The command behind each node that its own agent stated, by node and zone."""
+    """The command behind each update by a node's own agent, by node and zone."""
     if max(items.states, default=0) <= SUPERSEDED:
         return {}
     causes = items.cause_by_name()

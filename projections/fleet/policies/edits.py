@@ -41,7 +41,7 @@ from projections.rules.lists import Plan, count_verdict_changes
 from projections.rules.policies import BUILT_IN, DEFAULT, Policy, Selector, selector
 
 ListPair: TypeAlias = tuple[int, int]
-"""The number of a list now, and of the list that replaces it."""
+"""The numbers of two lists in their plans: of a list that zones have, and of the list that replaces it."""
 
 
 class Edit(NamedTuple):
@@ -112,7 +112,7 @@ EditImpact: TypeAlias = Mapping[tuple[BudgetKind, ListPair], int]
 
 
 def edit_impact(state: FleetState, proposal: Proposal) -> EditImpact:
-    """The verdicts that an edit would change."""
+    """The verdict changes that an edit would cause."""
     old, new = state.plan, proposal.plan
     pairs = {(was, becomes) for was, becomes in proposal.pairs() if old.lists[was] != new.lists[becomes]}
     if not pairs:

@@ -4,7 +4,7 @@ A budget counts effects. An address counts once in a list when its verdict there
 whatever the cause: its node joined, vanished, left or changed, another node with the address joined, or a policy or the
 labels of a zone changed. Each budget's name says which changes it counts:
 
-- `denied-by-leave`: addresses that are denied because a command stated that their nodes left;
+- `denied-by-leave`: addresses that are denied because a command removed their nodes;
 - `denied-by-change`: addresses that are denied for any other reason;
 - `allowed-by-change`: addresses that become allowed because a known node, a policy or a zone's labels changed;
 - `allowed-by-join`: addresses that new nodes bring.

@@ -2,10 +2,10 @@
 
 A `MemberChange` is about one node: its reachable states that would go, and its new row. All changes of a record are
 evaluated together, per address: the rule sets that hold the address before and after, and the lists in which it would
-lose or gain traffic. A change is held as a whole: if one of its addresses takes part in a verdict that is over a
-budget, the previous state of the node stays reachable, and its new state waits. The changes are evaluated in rounds,
-and each round holds more of them. If all changes are held, no verdict changes, so the rounds end within the budgets,
-whatever the policies say.
+lose or gain traffic. A change is held as a whole: if a verdict change of one of its addresses counts against an
+exceeded budget, the previous state of the node stays reachable, and its new state waits. The changes are evaluated in
+rounds, and each round holds more of them. If all changes are held, no verdict changes, so the rounds end within the
+budgets, whatever the policies say.
 
 A change of a node whose last change is held is held too, whatever the budgets: otherwise a held bulk change could be
 made piece by piece, as budgets recover, while two people look at it.
@@ -30,8 +30,8 @@ from projections.fleet.withdrawals.budgets import (
 
 
 class MemberChange(NamedTuple):
-    """The change of one node by a record. `kind` is the budget that is charged for its denials if no other change
-    concerns the same address.
+    """The change of one node by a record. `kind` is the budget that counts its denials if no other change concerns the
+    same address.
 
     `removed` are reachable states that would go, `untouched` those that stay in any case. `after` is the new row, None
     if the node left. `needs_slot` says that `after` needs a slot; otherwise it keeps the slot that it names.
@@ -69,8 +69,8 @@ class Impact(NamedTuple):
 
 
 class _RemovedState(NamedTuple):
-    """A reachable state that would go: the sets that hold it, and the budget that is charged if no other change takes
-    part."""
+    """A reachable state that would go: the sets that hold it, and the budget that counts its denial if no other change
+    concerns the address."""
 
     change: int
     bits: int
@@ -118,13 +118,13 @@ class _AddressImpact:
         return bits
 
     def denied_by(self, held: Collection[int]) -> BudgetKind:
-        """The budget that is charged if a list begins to deny this address."""
+        """The budget that counts it if a list begins to deny this address."""
         comes = any(added.change not in held for added in self.added)
         stated = all(removed.kind == DENIED_BY_LEAVE for removed in self.removed if removed.change not in held)
         return DENIED_BY_LEAVE if stated and not comes else DENIED_BY_CHANGE
 
     def allowed_by(self, held: Collection[int]) -> BudgetKind:
-        """The budget that is charged if a list begins to allow this address."""
+        """The budget that counts it if a list begins to allow this address."""
         goes = any(removed.change not in held for removed in self.removed)
         new = all(added.is_new for added in self.added if added.change not in held)
         return ALLOWED_BY_JOIN if new and not goes else ALLOWED_BY_CHANGE
@@ -151,7 +151,7 @@ class _Totals:
             self._recompute(number)
 
     def hold_more(self, kinds: Collection[BudgetKind]) -> None:
-        """Hold the changes that take part in verdicts of these kinds."""
+        """Hold every change that affects an address with a verdict change of one of these kinds."""
         held = {
             change
             for number, turns in self._turns.items()

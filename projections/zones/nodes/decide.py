@@ -6,8 +6,8 @@ holds if the clock was fast when the stored incarnation was appended (`projectio
 stored incarnation replaces its addresses, labels and zone.
 
 An inferred leave is the only effect of missing data, so it needs evidence: the last snapshot of the node's source in
-this zone, which must be newer than the node's last change. A source that was restored from an older backup gives no
-evidence until a list of it lacks no node.
+this zone, which must be newer than the node's last change. Lists of a source that was restored from an older backup are
+no evidence, until one of them contains every known node.
 
 A node agent may set only the fields of its node that it owns (`field_owners`).
 """
