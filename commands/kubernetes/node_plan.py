@@ -92,7 +92,7 @@ def leaves(make: EnvelopeFactory, gone: Mapping[str, FoldedNode], *, list_hash: 
 
 class ListFacts(NamedTuple):
     """A complete list of a source: its resource version, the number of its nodes, and whether the API server was
-    restored from an older backup, so that the list may lack nodes."""
+    restored from an older backup. After a restore, the list may lack nodes."""
 
     source: str
     version: int

@@ -1,12 +1,12 @@
-"""Appends what users state in RulePolicy, DPURack and Hold objects of one source cluster.
+"""Appends the specs of RulePolicy and DPURack objects, and the verdicts in Hold objects, of one source cluster.
 
-Each spec is stated once. Its digest goes into the status of the object, and fleet decides the rest: an edit over its
-budget waits for approval, and is not repeated. A policy that another command changes afterwards stays changed, and the
-status of the object says so; the annotation `dpuplane.io/restate` states an unchanged spec again. An edge that repeated
-what it finds different would fight with that command, repeat each edit that was rejected, and take the old specs of a
-restored backup for news.
+Each spec is submitted once, and its digest is stored in the status of the object. Fleet decides whether it takes
+effect: an edit over its budget waits for approval, and is not submitted again. If another command changes the policy
+afterwards, the change stays, and the status of the object shows it. A new value of the annotation `dpuplane.io/restate`
+submits an unchanged spec again. An edge that submitted every spec that differs from fleet would revert the changes of
+other commands, repeat each rejected edit, and apply old specs after the restore of a backup.
 
-The deletion of an object states nothing, so neither a watched deletion nor a list without the object can remove rules.
+The deletion of an object submits nothing, so neither a watched deletion nor a list without the object can remove rules.
 
 A verdict on a hold is the approval or rejection of its user, as a principal. The fold decides whether it counts. The
 edge reads no spec and no verdict while the admission policies, which vouch for the users, are not in force.
@@ -95,7 +95,7 @@ class ObjectEdge:
             kind: ObjectCache(lambda item: item.metadata.name) for kind in (DPU_RACK, RULE_POLICY, HOLD)
         }
         self.stated: Counter[tuple[str, str]] = Counter()
-        """Number of specs and verdicts that fleet has decided on, by the kind's plural and the result."""
+        """Number of submitted specs and verdicts that fleet has decided on, by the kind's plural and the result."""
         self.missing_admission = "the admission policies are not read yet"
         """The admission policy that is not in force, in one sentence; empty if all are."""
         self._replica = replica
@@ -109,7 +109,8 @@ class ObjectEdge:
         self._checked_s = -CHECK_S
         self._dirty: set[_Key] = set()
         self._suspended: dict[_Key, str] = {}
-        """Specs, by their digest, that a list of a restored API server has: they may be older than what fleet has."""
+        """The digests of specs in a list of a restored API server. These specs may be older than the values in
+        fleet."""
         self._refused: dict[tuple[str, str, str, str], str] = {}
         """Reasons of refused verdicts, by hold, user, verdict and hash."""
         self._unvouched: dict[_Key, set[tuple[str, str, str]]] = {}
@@ -207,7 +208,7 @@ class ObjectEdge:
             logger.warning("admission policies not read, retrying: %s", error, extra={"source": self._source})
             return False
         if missing and missing != self.missing_admission:
-            logger.warning("specs and verdicts are not read: %s", missing, extra={"source": self._source})
+            logger.warning("specs and verdicts not read: %s", missing, extra={"source": self._source})
         self._checked_s, self.missing_admission = now_s, missing
         return True
 
@@ -247,7 +248,7 @@ class ObjectEdge:
         if unconfirmed is not None and unconfirmed[0] == digest:
             return await self._submit_spec(key, item, unconfirmed[1], digest)
         event = event_of(key.kind, item, self._envelope(""))
-        assert event is not None, "a spec that states nothing has no digest"
+        assert event is not None, "a spec that sets no value has no digest"
         if is_in_fleet(self._states.fleet, event):
             self._say(key, item, "Accepted", "the plane has this spec already", digest, is_accepted=True)
             return True
@@ -258,7 +259,7 @@ class ObjectEdge:
             self._say(key, item, ADMISSION_MISSING, message, digest)
         elif self._suspended.get(key) == digest:
             message = "the API server was restored from a backup; change the spec, or set the annotation"
-            self._say(key, item, "RestoredFromBackup", f"{message} {RESTATE} to a new value, to state it")
+            self._say(key, item, "RestoredFromBackup", f"{message} {RESTATE} to a new value, to submit it")
         elif actor is None:
             self._say(key, item, "AuthorUnknown", self._users.fault(AUTHOR_FIELD, user))
         else:
@@ -353,7 +354,9 @@ class ObjectEdge:
             logger.warning("event about an object not confirmed, retrying: %s", error, extra=about)
             return None
         outcome = answer.outcome
-        logger.info("object stated: %s", outcome.code, extra=about | {"reason": shortened(outcome.reason, 200)})
+        logger.info(
+            "spec or verdict submitted: %s", outcome.code, extra=about | {"reason": shortened(outcome.reason, 200)}
+        )
         return outcome
 
     def _envelope(self, actor: str, subject: str = "") -> Envelope:

@@ -1,4 +1,5 @@
-"""Objects of users as the edge reads them: the event of a spec, its digest, and what the status shows of it. Pure."""
+"""Objects of users as the edge reads them: the event for a spec, the digest of the spec, and its result in the status.
+Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ _shown_status = msgspec.json.Decoder(_Shown | None)
 
 
 def _shown(item: Custom) -> _Shown:
-    """What the status of an object shows of its spec."""
+    """The result of the spec in the status of an object."""
     try:
         return _shown_status.decode(item.status) or _Shown()
     except msgspec.DecodeError:
@@ -43,7 +44,7 @@ def _shown(item: Custom) -> _Shown:
 
 
 def digest_in_status(item: Custom) -> str:
-    """The digest of the spec that the status of an object shows as stated."""
+    """The digest of the last submitted spec, from the status of an object."""
     return _shown(item).stated
 
 
@@ -62,7 +63,7 @@ def is_not_accepted(item: Custom) -> bool:
 
 
 def event_of(kind: Kind, item: Custom, made: Envelope) -> SpecEvent | None:
-    """The event that states the spec of an object; None if the spec states nothing. Raises ValidationError."""
+    """The event for the spec of an object; None if the spec sets no value. Raises ValidationError."""
     name = item.metadata.name
     if kind is RULE_POLICY:
         return policy_event(name, RulePolicySpec.model_validate_json(bytes(item.spec)), replace(made, subject=name))
@@ -72,7 +73,7 @@ def event_of(kind: Kind, item: Custom, made: Envelope) -> SpecEvent | None:
 
 
 def digest_of(kind: Kind, item: Custom) -> str:
-    """The digest of a spec that states something; empty for another one. Raises ValidationError."""
+    """The digest of a spec; empty if the spec sets no value. Raises ValidationError."""
     if kind is HOLD:
         return ""
     restate = (item.metadata.annotations or {}).get(RESTATE, "")

@@ -31,13 +31,12 @@ REJECT = "Reject"
 
 
 def policy_event(name: str, spec: RulePolicySpec, envelope: Envelope) -> PolicySet | PolicyDeleted:
-    """The event that states the spec of a RulePolicy."""
+    """The event for the spec of a RulePolicy."""
     return PolicyDeleted(envelope, name) if spec.state == "Absent" else policy_set(name, spec, envelope)
 
 
 def zone_event(zone: str, spec: DPURackSpec, envelope: Envelope) -> ZoneUpdated | None:
-    """The event that states the spec of a DPURack; None for a spec that states nothing, as that of each object that the
-    plane made."""
+    """The event for the spec of a DPURack. None if the spec sets no value, as in an object that the plane made."""
     attempts = spec.attempts
     limits = [] if attempts is None else [attempts.transient, attempts.device, attempts.operator]
     stated = [LEAVE_AS_IS if limit is None else limit for limit in limits]
@@ -60,7 +59,7 @@ def zone_event(zone: str, spec: DPURackSpec, envelope: Envelope) -> ZoneUpdated 
 
 
 def is_in_fleet(fleet: FleetState, event: SpecEvent) -> bool:
-    """Whether fleet has what a spec states, or an edit with that content waits for approval."""
+    """Whether fleet has the values of a spec, or an edit with these values waits for approval."""
     match event:
         case ZoneUpdated():
             return _has_limits(fleet, event) and (not event.set_labels or _has_labels(fleet, event))
@@ -100,8 +99,8 @@ def _has_limits(fleet: FleetState, event: ZoneUpdated) -> bool:
 
 
 class CheckedVerdict(NamedTuple):
-    """A verdict, with the event that fleet lacks of it, or the reason why it does not count. It counts already if it
-    has neither."""
+    """A verdict, with the event to append, or the reason why the verdict does not count. It has neither if fleet has
+    the verdict already."""
 
     verdict: HoldVerdict
     event: VerdictEvent | None = None

@@ -1,12 +1,12 @@
 """Kubernetes users as principals of the log.
 
-The rule of two approvers counts persons, and a person may have both a Kubernetes user and a certificate. So there is
-one realm, that of the certificates' names: a list of patterns says which user is which person, and a user without a
-match does not count. The user `ann@example.org` with the pattern `*@example.org=*` is `ann`, as is the holder of any
-certificate of that name.
+The rule of two approvers counts persons, and a person may have both a Kubernetes user and a certificate. So a person
+has one name, as in certificates. A list of patterns maps users to these names, and a user that matches no pattern does
+not count. The user `ann@example.org` with the pattern `*@example.org=*` is `ann`, as is the holder of any certificate
+of that name.
 
 A service account is no person. It can be the author of a spec under its own name, as a program that copies objects from
-a repository is, and the admission policy lets no service account state a verdict.
+a repository is, and the admission policy accepts no verdict of a service account.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ class StatusActor:
     # -- changes
 
     def recompute(self, name: str) -> None:
-        """Compute the status of an object again: it or its statement changed."""
+        """Compute the status of an object again: the object, or the result of its spec, has changed."""
         self._seen.add(name)
         self._any_seen.set()
 

@@ -43,8 +43,8 @@ def hold_status(
     time_ms: int,
     accepted: Acceptance = NO_ACCEPTANCE,
 ) -> StatusBody | None:
-    """The status of a hold's object. `written` is the present status of the object. The result is None if fleet
-    has not used the number yet in this replica, because another replica is ahead."""
+    """The status of a hold's object. `written` is the present status of the object. The result is None if this replica
+    has not folded the hold yet: another replica, which is ahead, made the object."""
     row = fleet.holds.rows.get(hold_key(number)) or fleet.rejected.rows.get(hold_key(number))
     if row is not None:
         content = _content(row, fleet)

@@ -67,7 +67,7 @@ def _ready(name: str, spec: RulePolicySpec, policy: Policy | None, hold: int | N
 
 
 def policy_set(name: str, spec: RulePolicySpec, envelope: Envelope) -> PolicySet:
-    """The event that states the spec of an object."""
+    """The event that sets the policy to the spec of an object."""
     ports = [*chain.from_iterable((each.first, each.last) for each in spec.ports)]
     sources, zones = dict(sorted(spec.sources.items())), dict(sorted(spec.zones.items()))
     return PolicySet(envelope, name, spec.priority, spec.action, spec.protocol, ports, sources, zones)

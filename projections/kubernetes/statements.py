@@ -1,10 +1,12 @@
-"""What became of the specs of objects that the plane reads: taken into the log, refused, or not stated.
+"""The results of the specs that an edge reads from objects: in the log, refused by a fold, or not submitted.
 
-An edge states each spec once. `status.stated` of the object has the digest of that spec, so a restarted edge does not
-state it again, and a spec that was rejected, or changed by another command since, is not repeated without an end. A
-cluster that is restored from a backup has old specs with their old statuses: they were stated once, and are not again.
+An edge submits each spec once. The field `stated` of the object's status has the digest of the last submitted spec. So
+a restarted edge does not submit that spec again, and a spec that was rejected, or whose values another command has
+changed since, is not submitted for ever. A cluster that was restored from a backup has old specs with their old
+statuses, so these specs are not submitted again either.
 
-The edge and the writer of statuses share a table of statements, because only one of them decides what to write.
+The result of a spec becomes the condition Accepted of the object. The edge puts results into a table, and the writer of
+statuses reads them from it, because only the writer decides what to write.
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ _DIGEST_BYTES = 16
 
 
 class Statement(NamedTuple):
-    """What became of the spec of an object. `stated` is the digest of a spec that the log has decided on; it is empty
-    for a spec that the edge did not append."""
+    """The result of the spec of an object. `stated` is the digest of the spec if a fold has decided on it, and empty if
+    the edge did not submit the spec."""
 
     generation: int
     stated: str
@@ -39,8 +41,8 @@ class Statement(NamedTuple):
 
 
 class StatementTable:
-    """The statements of this process that the status of their object does not show yet, by the kind's plural and the
-    name. The listener of a kind gets the name of an object whose statement changed."""
+    """Results that the statuses of their objects do not show yet, by the kind's plural and the object's name. The
+    listener of a kind gets the name of each object whose result changed."""
 
     def __init__(self) -> None:
         self.listeners: dict[str, Callable[[str], None]] = {}
@@ -61,7 +63,7 @@ class StatementTable:
 
 
 class Acceptance(NamedTuple):
-    """The fields of a status that a statement decides."""
+    """The fields of a status that follow from the result of the spec."""
 
     stated: str
     conditions: tuple[Document, ...]
@@ -71,7 +73,7 @@ NO_ACCEPTANCE = Acceptance("", ())
 
 
 def spec_digest(spec: Model, restate: str) -> str:
-    """The digest of a spec and of the annotation that asks to state it again. Fields with their default do not count:
+    """The digest of a spec and of the annotation that asks to submit it again. Fields with their default do not count:
     a later version of the definition may have more of them."""
     content = spec.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
     text = json.dumps([content, restate], sort_keys=True, separators=(",", ":"))
@@ -79,7 +81,8 @@ def spec_digest(spec: Model, restate: str) -> str:
 
 
 def acceptance(statement: Statement | None, written: Document) -> Acceptance:
-    """The acceptance to write over a status: that of the statement, unless the status has one of the same spec."""
+    """The acceptance for the next status: that of the result, unless the present status shows a decision about the same
+    spec."""
     shown = str(written.get(STATED, ""))
     condition = next((found for found in conditions_of(written) if found.get("type") == ACCEPTED), None)
     if condition is not None:
