@@ -60,7 +60,7 @@ class UserNames:
     def fault(self, field: str, user: str) -> str:
         """One sentence that says why this user does not count."""
         if not user:
-            return f"{field}: '' must be the user who changed the spec; change it, or the annotation to state it again"
+            return f"{field}: '' must be the user who changed the spec; change it, or the annotation to submit it again"
         return f"{field}: {quoted(user)} must match a pattern of the setting kubernetes_users, with a valid name"
 
     def _principal(self, role: str, user: str) -> str | None:
