@@ -16,7 +16,7 @@ from eventstore.log import Partition
 from eventstore.replicas.replica import Replica
 
 IDS_MAX = 100_000
-"""Maximum of ids with an unknown outcome, about 300 bytes each. The oldest are dropped first."""
+"""Maximum number of ids with an unknown outcome, about 300 bytes each. The oldest are dropped first."""
 
 
 class CommandIdBindings:

@@ -25,8 +25,8 @@ from schemas.api import dpuplane_pb2 as pb
 _MAX_REFUSALS = 100
 _MAX_ERRORS = 100
 _MAX_ITEMS_KEPT = 1_000
-"""Maximum of items of all refusals in a summary together. A single refusal may have as many, and by default a gRPC
-client accepts a summary of at most 4 MiB.
+"""Maximum number of items of all refusals in a summary together. A single refusal may have as many, and by default a
+gRPC client accepts a summary of at most 4 MiB.
 """
 
 _ID_CHARACTERS = 36

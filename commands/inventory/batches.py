@@ -14,7 +14,7 @@ _BYTES_PER_NODE = 64
 """Upper bound of a node's bytes for addresses, lengths and the number of its label set."""
 
 _MAX_BYTES = MAX_COMMAND_BYTES - 16 * 1024
-"""Maximum of bytes per batch, which leaves space for the envelope and the zone's name."""
+"""Maximum number of bytes per batch, which leaves space for the envelope and the zone's name."""
 
 
 class PlannedNode(NamedTuple):

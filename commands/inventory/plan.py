@@ -36,7 +36,7 @@ from projections.field_checks import (
 __all__ = ["CliquePlan", "ImportOptions", "InventoryError", "InventoryPlan", "LineFault", "NodeBatch", "plan"]
 
 MAX_NODES = 2_000_000
-"""Maximum of nodes per file."""
+"""Maximum number of nodes per file."""
 
 _NAME_COLUMNS = ("name", "node", "hostname", "sn")
 _ZONE_COLUMNS = ("zone", "rack")

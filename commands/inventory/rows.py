@@ -17,7 +17,7 @@ from projections.field_checks import quoted
 
 MAX_LINE_BYTES = 256 * 1024
 MAX_FAULTS = 100
-"""Maximum of reported faults; further ones are only counted."""
+"""Maximum number of reported faults; further ones are only counted."""
 
 
 class LineFault(NamedTuple):

@@ -46,7 +46,7 @@ RETRY_AFTER_S_MAX = 300.0
 SHORT_WATCH_S = 1.0
 """A watch that ends within this time, and without a line, has failed: opening it again at once would be a busy loop."""
 DELETED_MAX = 1_000
-"""Maximum of deleted objects that are remembered, so that no late event revives them."""
+"""Maximum number of deleted objects that are remembered, so that no late event revives them."""
 _EXPIRED = ("Expired", "Gone")
 
 

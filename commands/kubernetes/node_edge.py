@@ -44,10 +44,10 @@ LINGER_S = 0.02
 """How long watched changes linger, so that the changes of a zone share one record."""
 SUBMIT_TIMEOUT_S = 10.0
 CONCURRENT = 16
-"""Maximum of records that are submitted at the same time."""
+"""Maximum number of records that are submitted at the same time."""
 RETRY_S = 1.0
 SLICE = 500
-"""Maximum of comparisons before other tasks of the event loop run."""
+"""Maximum number of comparisons before other tasks of the event loop run."""
 REFUSED_RETRY_S = 600.0
 """Time after which refused nodes are submitted again, because the reason may no longer apply."""
 

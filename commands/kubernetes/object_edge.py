@@ -61,12 +61,12 @@ logger = logging.getLogger(__name__)
 LINGER_S = 0.05
 SUBMIT_TIMEOUT_S = 10.0
 CONCURRENT = 16
-"""Maximum of objects that are compared at the same time."""
+"""Maximum number of objects that are compared at the same time."""
 RETRY_S = 1.0
 CHECK_S = 60.0
 """Time after which the admission policies are read again, and objects that were not accepted are compared again."""
 MAX_REFUSED = 1_000
-"""Maximum of refused verdicts that are remembered; at this limit, all are dropped, and may be refused again."""
+"""Maximum number of refused verdicts that are remembered; at this limit, all are dropped, and may be refused again."""
 _CLOCK_REASONS = (Reason.COMMAND_ID_EXPIRED, Reason.COMMAND_TOO_LATE, Reason.COMMAND_FROM_FUTURE)
 """Refusals that say nothing about the content of a command."""
 

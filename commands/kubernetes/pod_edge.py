@@ -57,13 +57,14 @@ longer, changes linger for that long, at most LINGER_S_MAX."""
 LINGER_S_MAX = 0.5
 SUBMIT_TIMEOUT_S = 10.0
 CONCURRENT = 16
-"""Maximum of domains that are compared at the same time, and of cliques whose records are submitted at the same time.
+"""Maximum number of domains that are compared at the same time, and of cliques whose records are submitted at the same
+time.
 """
 RETRY_S = 1.0
 GRACE_S = 5.0
 """Time after a list in which absence from it proves nothing: another list may show that the API server was restored."""
 MAX_GONE = 2_000
-"""Maximum of deleted pods that are remembered."""
+"""Maximum number of deleted pods that are remembered."""
 REFUSED_RETRY_S = 600.0
 """Time after which a refused claim is submitted again, because the reason may no longer apply."""
 

@@ -22,7 +22,7 @@ from projections.zones.state import ZonesState
 from schemas.api import dpuplane_pb2 as pb
 
 _LONGEST_KEY = 128
-"""Maximum of characters in the uid of a domain; a zone's name is shorter (projections/field_checks.py)."""
+"""Maximum number of characters in the uid of a domain; a zone's name is shorter (projections/field_checks.py)."""
 
 
 class PositionWaiting(Protocol):

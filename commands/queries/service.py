@@ -45,13 +45,13 @@ T = TypeVar("T")
 _RULES_PER_MESSAGE = 500
 _DEVICES_PER_MESSAGE = 1_000
 _LABELS_PER_PAGE = 20_000
-"""Maximum of labels of all nodes of a page together: a page of 1,000 nodes may have six times as many, too many for a
-message.
+"""Maximum number of labels of all nodes of a page together: a page of 1,000 nodes may have six times as many, too many
+for a message.
 """
 _CLIQUES_PER_PAGE = 50
 _CLIQUE_NODES_PER_PAGE = 4_096
-"""Maximum of members of all cliques of a page together, unless a single clique has more. Without this maximum, a page
-of fifty of the largest cliques took most of a second.
+"""Maximum number of members of all cliques of a page together, unless a single clique has more. Without this maximum, a
+page of fifty of the largest cliques took most of a second.
 """
 
 

@@ -28,17 +28,17 @@ class Limits:
     """Maximum rate of one principal, on average: calls (and messages of streams) per second."""
 
     burst: float = 50_000.0
-    """Maximum of calls that one principal may make at once after a pause."""
+    """Maximum number of calls that one principal may make at once after a pause."""
 
     concurrent_calls: int = 5_000
-    """Maximum of concurrent calls of one principal."""
+    """Maximum number of concurrent calls of one principal."""
 
     concurrent_streams: int = 100
-    """Maximum of concurrent response streams of one principal. The data of a stream, such as a whole table, stays in
-    memory until the client has read it."""
+    """Maximum number of concurrent response streams of one principal. The data of a stream, such as a whole table,
+    stays in memory until the client has read it."""
 
     lasting_streams: int = 50
-    """Maximum of concurrent streams of one server that follow the log. On Kafka each of them is a consumer."""
+    """Maximum number of concurrent streams of one server that follow the log. On Kafka each of them is a consumer."""
 
     deadline_s_max: float = 30.0
     """Maximum time that a call may wait for the log, whatever its own deadline says."""
@@ -53,13 +53,13 @@ class Limits:
     """Maximum size of a call's metadata in bytes."""
 
     streams_per_connection: int = 1_000
-    """Maximum of concurrent calls on one connection. The limit is well above the calls of an honest client: the server
-    counts a call until it is destroyed, so a client that always has exactly the advertised number of calls under way
-    gets some calls reset (observed with 100).
+    """Maximum number of concurrent calls on one connection. The limit is well above the calls of an honest client: the
+    server counts a call until it is destroyed, so a client that always has exactly the advertised number of calls under
+    way gets some calls reset (observed with 100).
     """
 
     connections: int = 2_000
-    """Maximum of open connections. gRPC has no limit by address."""
+    """Maximum number of open connections. gRPC has no limit by address."""
 
     handshake_s: float = 10.0
     """Maximum time for the TLS handshake and the first HTTP/2 frames of a new connection."""
@@ -79,10 +79,10 @@ class Limits:
     """
 
     stream_in_flight: int = 32
-    """Maximum of concurrent requests of one stream of joins; reading the stream pauses at this number."""
+    """Maximum number of concurrent requests of one stream of joins; reading the stream pauses at this number."""
 
     principals_max: int = 10_000
-    """Maximum of remembered principals; the least recently seen is forgotten first."""
+    """Maximum number of remembered principals; the least recently seen is forgotten first."""
 
 
 DEFAULTS = Limits()

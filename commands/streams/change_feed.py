@@ -15,8 +15,8 @@ from eventstore.log import Partition
 from eventstore.replicas.folded_log import FoldedLog
 
 CHANGES_MAX = 5_000
-"""Maximum of changed keys per table and partition. A full ring takes half a megabyte, and covers some minutes of a busy
-plane."""
+"""Maximum number of changed keys per table and partition. A full ring takes half a megabyte, and covers some minutes of
+a busy plane."""
 
 TableOf: TypeAlias = Callable[[Any], StateTable[Any]]
 """The watched table in the state of a fold."""
