@@ -30,7 +30,7 @@ class ReplicaLimits:
     """The same limit while catching up, when no caller waits: a row that changes often is then written once."""
 
     recheck_s: float = 60.0
-    """Seconds between checks that the log is still the one that was folded."""
+    """Seconds between checks that the log was not replaced by another one."""
 
     ends_s: float = 5.0
     """Seconds between queries for the ends of the log. The lag is measured against these ends."""

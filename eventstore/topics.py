@@ -33,7 +33,7 @@ class TopicSpec:
     is_deciding: bool = False
     """Whether its fold decides: record 0 of each partition is LogCreated, and the records are retained for ever."""
     is_compacted: bool = False
-    """Whether copies of a record have the same key, and brokers retain only one copy."""
+    """Whether the topic is compacted: copies of a record have the same key, and brokers retain only one of them."""
     has_events: bool = True
     """Whether the records are events, which exports and backups contain."""
     retention_ms: int | None = None

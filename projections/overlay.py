@@ -1,7 +1,7 @@
 """A mapping that stores its own changes over another mapping, which stays unchanged.
 
-A fold that decides several items of one record decides each on the state after those before it, and may not change the
-state itself. The cost of an overlay grows with the changed keys, not with the size of the mapping below.
+A fold decides each item of a record on the state after the items before it, but `decide` must not change the state. The
+cost of an overlay grows with the changed keys, not with the size of the mapping below.
 """
 
 from __future__ import annotations

@@ -70,8 +70,8 @@ class DryRunHandler:
         return lambda subject: Envelope("", subject, call.principal, self._now_ms())
 
     async def _answer(self, outcome: Outcome, dry_run: DryRun, partition: Partition) -> pb.CommandResult:
-        """The result has no hold number, because a dry run creates no hold. Its position is that of the folds that were
-        read."""
+        """The result has no hold number, because a dry run creates no hold. Its position is the position of the folds
+        at which it was computed."""
         last = Answer(structs.replace(outcome, result={}), partition, self._replica.position(partition) - 1)
         answer = results.to_result("", last, self._replica.log_id)
         effects = []

@@ -74,7 +74,7 @@ class NodeEdge:
         """The reason why the folds refused a node, by the node's name."""
         self.joined = self.left = 0
         self.retained = 0
-        """Number of nodes that the folds have and the last complete list lacks, but which stay because that list is not
+        """Number of nodes that the last complete list lacks, but that stay in the folds because the list is not
         sufficient evidence of a leave."""
         self._replica = replica
         self._states = FoldStates(replica)

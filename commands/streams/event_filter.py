@@ -15,7 +15,7 @@ UNDECODABLE = "undecodable"
 
 
 class EventCriteria(Protocol):
-    """What a filter requires of an event; an empty field admits every event."""
+    """The criteria of a filter for events. An empty field admits every event."""
 
     @property
     def types(self) -> Container[str]: ...
@@ -41,7 +41,7 @@ def is_wanted(wanted: EventCriteria, event_type: str, subject: str, actor: str, 
 
 
 def admitted(wanted: pb.EventFilter, records: Iterable[Record]) -> Iterator[Record]:
-    """The records that match all fields of the filter that are set."""
+    """The records that match every set field of the filter."""
     if not wanted.ByteSize():
         return iter(records)
     return (record for record in records if admits(wanted, record))

@@ -1,4 +1,4 @@
-"""What an import reads from the plane: the existing nodes before it, and the held nodes after it."""
+"""The data that an import reads from the plane: the existing nodes before it, and the held nodes after it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dpuplane policies`: rules about which nodes may reach the DPUs of which zones."""
+"""`dpuplane policies`: rules that allow or deny nodes access to the DPUs of zones."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Options of commands from the model of settings, which declares each setting once: name, default, help text, value.
 
 `serve` and `doctor` take every setting as text, so that the model alone checks values from flags, environment and file.
-Commands that read the log take the settings that locate it.
+Commands that read the log directly take only the settings for the location of the log.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ NODES = "/api/v1/nodes"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeSettings:
-    """What the edge of one source cluster watches and writes."""
+    """The settings of the edge of one source cluster: the objects that it watches and writes."""
 
     nodes: NodeRules
     cliques: Mode | None = None

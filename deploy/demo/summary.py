@@ -19,7 +19,8 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The result of a demo. `converged` means that every DPU has the rule table that a new fold of the log yields."""
+    """The result of a demo. `converged` means that every DPU has the rule table of its zone, as computed by a new fold
+    of the log."""
 
     nodes: int
     zones: int

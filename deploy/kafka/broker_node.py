@@ -39,7 +39,7 @@ TAKEOVER: Mapping[str, int] = {
     "replica.fetch.wait.max.ms": 100,
     "replica.fetch.backoff.ms": 50,
 }
-"""Settings that bound the time for which appends wait when a broker dies; with Kafka's defaults it is over 10 s.
+"""Settings that limit how long appends wait when a broker dies; with Kafka's defaults it is over 10 s.
 
 First the dead broker's session must expire before another broker may lead. If the dead broker was also the active
 controller, the other controllers notice it after 0.5 s by a fetch without a response (an idle controller responds to a

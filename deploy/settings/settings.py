@@ -362,7 +362,7 @@ class Settings(BaseModel):
 
     @property
     def edge(self) -> EdgeSettings:
-        """What the Kubernetes edge watches and writes."""
+        """The settings of the Kubernetes edge: the objects that it watches and writes."""
         from commands.kubernetes.node_facts import NodeRules
         from commands.kubernetes.users import parse_users
         from deploy.composition.kubernetes_edge import EdgeSettings  # it imports every part of the edge

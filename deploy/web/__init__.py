@@ -1,1 +1,1 @@
-"""What --http serves: metrics, health, and the page."""
+"""The responses of the HTTP listener (--http): metrics, health, and the page."""

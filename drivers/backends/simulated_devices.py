@@ -204,7 +204,8 @@ class SimulatedDevices:
         return [DeviceAnswer(content), DeviceAnswer(unhappy, version, FAILED)]
 
     def _draw(self, count: int) -> tuple[npt.NDArray[np.bool_], ...]:
-        """Draw the devices that report false success, that fail, and that report a false failure."""
+        """Draw three sets of devices at random: with a false report of success, with a failure, and with a false report
+        of failure."""
         faults = self.faults
         if not faults.lies + faults.failures + faults.false_alarms:
             nobody = np.zeros(count, np.bool_)

@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 LINGER_S = 0.05
 INTERVAL_S = 0.25
 REFUSED_RETRY_S = 60.0
-"""Time after which a write that the API server refused is attempted again."""
+"""Time after which a refused write is attempted again."""
 ROLE = "kubernetes"
 _clique = msgspec.json.Decoder(CliqueObject)
 _domain = msgspec.json.Decoder(DomainObject)

@@ -19,7 +19,8 @@ from collections.abc import Callable
 
 ADVICE_S_MAX = 30.0
 DPU_AT_ONCE, DPU_EVERY_S = 5.0, 2.0
-"""The burst of links of one DPU, and the seconds per further link: a DPU needs one link, and may lose a few."""
+"""The number of links that one DPU may open at once, and the seconds per further link: a DPU needs one link, and may
+lose a few."""
 SHARED_IDENTITY_SHARE = 0.5
 """Share of the rate for an identity of many DPUs: an address without TLS, a simulator."""
 IDENTITIES_MAX = 20_000

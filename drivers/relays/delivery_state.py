@@ -81,8 +81,8 @@ def due(state: DeliveryState, target: Target, now: float) -> Due:
 
 
 def keeps_up(state: DeliveryState) -> bool:
-    """Whether the relay has sent the DPU the version that its zone had when the link began. False for a DPU that
-    reconnects again and again before that.
+    """Whether the relay has sent the DPU the version that its zone had when the link began. False for a DPU that always
+    reconnects before it has received this version.
     """
     return state.sent >= state.since
 

@@ -1,5 +1,5 @@
-"""Encoded frames: each frame is encoded once, for all zones with the same rule list and all links at the same base
-version.
+"""A cache of encoded frames. Zones with the same rule list share a frame for each base version, so it is encoded once
+for all of their links.
 
 The smaller one of delta and snapshot is sent. The size of a snapshot is only computed for comparison if the delta is
 large and the whole table may be smaller.

@@ -5,8 +5,8 @@ without an owner. It polls for new records at an interval. A catch-up can fail w
 has just replaced, so only consecutive failures end the log.
 
 A catch-up reads the flushed files first and the write-ahead log last. After a flush between the two it misses the
-flushed records but sees later ones: a gap, until the next catch-up. The end of the log is therefore read before a
-second catch-up, which has every record up to that end.
+flushed records but sees later ones: a gap, until the next catch-up. The end of the log is therefore read first, and a
+second catch-up follows: it has every record up to that end.
 """
 
 from __future__ import annotations

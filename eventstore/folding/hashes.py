@@ -1,4 +1,4 @@
-"""The hashes by which replicas compare the records that they read and the state that they folded from them.
+"""Hashes of records and of folded state, which replicas compare.
 
 They detect differences between replicas, and a damaged copy of a log. They protect against faults, not against
 forgery: xxh3 is fast enough for batches of joins, where a cryptographic hash would cost a quarter of the fold.

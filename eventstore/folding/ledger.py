@@ -98,7 +98,7 @@ class Ledger:
 
     @property
     def ranges(self) -> tuple[IdRange, ...]:
-        """Ranges in which the ledger no longer knows which ids were used."""
+        """Ranges of ids in which the ledger no longer distinguishes used from unused ids."""
         return self._used.ranges
 
     def state(self) -> tuple[object, ...]:

@@ -29,7 +29,7 @@ class StateTable(Generic[Row]):
     longer than the table, so they never take more memory than the rows.
 
     A key that was absent from the table when it was added has no saved row, unless it was removed since the last save.
-    Such a key is in the set and counts as changed.
+    In that case the key is in the set and counts as changed.
     """
 
     __slots__ = ("_added", "_changed", "_listed", "_together", "_watched", "name", "row_type", "rows")

@@ -5,10 +5,10 @@ place at the end of the queue. A claim may request an index, as an import of row
 refused. The index of a running incarnation never changes, because a daemon reads its own only at start.
 
 Every claim names an incarnation of its node, (created_ms, uid). A claim of an incarnation older than the stored one
-changes nothing. Of two incarnations that were created at the same time (Kubernetes counts seconds), the later one in
-the log is the newer. A node is in one clique of a domain, so the claim of a newer incarnation in another clique frees
-the index of the older one. Two live pods never share an address. If two claim the same one, the newer pod gets it and
-the other row loses it; otherwise peers would connect to the wrong pod.
+changes nothing. If two incarnations were created at the same time (Kubernetes counts seconds), the later one in the log
+is the newer. A node is in one clique of a domain, so the claim of a newer incarnation in another clique frees the index
+of the older one. Two live pods never share an address. If two claim the same one, the newer pod gets it and the other
+row loses it; otherwise peers would connect to the wrong pod.
 """
 
 from __future__ import annotations

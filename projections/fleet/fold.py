@@ -1,7 +1,7 @@
-"""The fleet fold: state that all zones share, in one order. Members, policies, withdrawals, freezes, limits.
-
-One module decides each event and returns one change; `evolve` passes each change to the module that applies it. The
-fold computes no covers; a reader of a table does (projections/fleet/tables/zone_table).
+"""The fleet fold: it decides all events that concern more than one zone, in the order of one partition. Its state has
+the members, policies, budgets, holds, freezes and limits of all zones. One module decides each event and returns one
+change, and `evolve` passes each change to the module that applies it. The fold computes no covers; a reader of a table
+does (projections/fleet/tables/zone_table).
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ def _decide_policy_deleted(state: FleetState, event: PolicyDeleted, at: RecordMe
 
 
 def _withdraw_edits(waiting: tuple[int, ...]) -> Decision:
-    """Withdraw pending edits after a command that asks for the policy or labels that are in force; nothing else
+    """Withdraw the pending edits of a policy or of labels, after a command that asks for the present ones; nothing else
     changes."""
     return Decision(EditWithdrawn(waiting), DONE) if waiting else Decision(None, UNCHANGED)
 

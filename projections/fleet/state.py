@@ -110,7 +110,7 @@ MAX_OUTBOX_NODES = 100_000
 
 
 class FleetState:
-    """Members, policies, tables, withdrawals. Read it between awaits only."""
+    """The members, policies, tables, budgets and holds of the fleet. Read it between awaits only."""
 
     def __init__(self, partition_count: int) -> None:
         self.partition_count = partition_count

@@ -64,12 +64,11 @@ def forward(state: ZonesState, partition: int, mark: int) -> MembershipChanged |
 
 
 def is_forwarded(state: ZonesState, mark: int, offset: int) -> bool:
-    """Whether fleet has all changes that were accepted below `offset`. This state must have folded these records.
-
-    A mark at or after `offset` proves it. A lower mark proves it only if the outbox has no entry from the mark on. An
-    entry at or after `offset` counts too: the outbox has only the last change of each node, so the entry may have
-    replaced one below `offset` that fleet does not have. A mark below `forwarded` comes from a lagging view of fleet,
-    and proves nothing.
+    """Whether fleet has all changes of the partition below `offset`, which this state must have folded. Fleet has every
+    change below `mark`, so the result is true if `mark` is at or after `offset`. If it is lower, the result is true
+    only if the outbox has no entry at or after `mark`. Entries after `offset` count too: the outbox has only the last
+    change of each node, so such an entry may have replaced a change below `offset` that fleet lacks. A mark below
+    `forwarded` comes from a lagging view of fleet, and proves nothing.
     """
     return mark >= offset or (mark >= state.forwarded and not state.has_unforwarded_from(mark))
 

@@ -147,7 +147,7 @@ class Plan:
         return self._verdicts.of(number, bits)
 
     def lost(self, before: int, after: int) -> tuple[int, ...]:
-        """The lists in which an address that moves between these sets loses allowed traffic."""
+        """The lists in which an address loses allowed traffic by a move between these sets."""
         return self._lost.of((before, after), self._find_lost)
 
     def _find_lost(self, bits: tuple[int, int]) -> tuple[int, ...]:

@@ -1,8 +1,8 @@
 """Rules, and the deltas between versions of a table: the types that the control plane and devices share.
 
-A device's table holds, per rule, a set of prefixes. Its verdict on a packet is that of the first rule, in order of
-precedence, whose protocol and ports match and one of whose prefixes holds the packet's source. If there is no such
-rule, the packet is denied.
+A device's table holds, per rule, a set of prefixes. A rule matches a packet if its protocol and ports match, and one of
+its prefixes holds the packet's source. The first matching rule, in order of precedence, decides. A packet that no rule
+matches is denied.
 """
 
 from __future__ import annotations

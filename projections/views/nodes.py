@@ -48,7 +48,7 @@ def view(name: str, node: Node | Member, fleet: FleetState) -> NodeView:
 def retained_nodes(
     fleet: FleetState, zone: str, number_of: Callable[[str], int], there: Mapping[int, Container[str]]
 ) -> dict[int, dict[str, Member]]:
-    """Nodes that left and that holds retain, by the partition of their zone. An empty `zone` means all zones."""
+    """Nodes that have left but that a hold retains, by the partition of their zone. An empty `zone` means all zones."""
     kept: dict[int, dict[str, Member]] = {}
     for names in fleet.held_names.values():
         for name in names:

@@ -63,7 +63,8 @@ class CauseRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class JoinActor(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The actor of single-node joins of new nodes, from the offset of this row up to the offset of the next row."""
+    """The actor of the records that each join one new node. The row applies from its offset up to the offset of the
+    next row."""
 
     actor: str
 
@@ -78,8 +79,8 @@ class SourceSnapshot(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class SourceList(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The last complete list of a source that a snapshot of any zone in this partition was made from: its resource
-    version, and whether the source was restored from an older backup and has lacked nodes since."""
+    """The newest complete list of a source that this partition knows: its resource version, and whether it may lack
+    nodes because the source was restored from an older backup."""
 
     version: int
     restored: bool

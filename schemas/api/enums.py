@@ -19,7 +19,7 @@ def short_name(value: EnumValueDescriptor) -> str:
 
 
 def values_by_short_name(enum: EnumDescriptor) -> dict[str, Any]:
-    """The numbers of an enum by short name, without the zero value, which means that none was given."""
+    """The numbers of an enum by short name, without the zero value, which stands for an absent value."""
     return {short_name(value): value.number for value in enum.values if value.number}
 
 

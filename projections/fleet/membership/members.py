@@ -76,7 +76,7 @@ class MemberRows(MutableMapping[str, Member]):
             raise KeyError(name)
 
     def population(self, zone: str) -> int:
-        """The number of members of a zone, including those that left and that a hold retains."""
+        """The number of members of a zone, including nodes that left and that a hold retains."""
         number = self._zone_numbers.get(zone)
         return self._single_in_zone[zone] + (self._columnar_in_zone[number] if number is not None else 0)
 

@@ -1,10 +1,10 @@
 """Edits of policies and of zones' labels: their impact on every zone's list, and how they are applied.
 
-An edit is first proposed. The proposal has the plan that the edit would lead to; and for each label set of zones, the
-list that these zones have and the list that they would have. Verdict changes are counted over label sets of nodes, so
-an edit costs the same for a thousand nodes and zones as for a million. The new plan retains every set that stays in
-some list, with its cover and history. Zones whose list changes get a new version, and their previous list is retained
-so that a delta can still start from it.
+An edit is first proposed. The proposal has the plan that the edit would lead to. For each label set of zones, it also
+has the present list and the next list of these zones. Verdict changes are counted over label sets of nodes, so an edit
+costs the same for a thousand nodes and zones as for a million. The new plan retains every set that stays in some list,
+with its cover and history. Zones whose list changes get a new version, and their previous list is retained so that a
+delta can still start from it.
 """
 
 from __future__ import annotations

@@ -156,8 +156,8 @@ class SetCover:
         return family.holding(as_int(address))
 
     def held_since(self, address: Address) -> tuple[int, int]:
-        """The version since which the set holds an address that it holds now, and the append time of that change. A
-        value is 0 if history does not reach back to it."""
+        """The version at which an address of the set was added, and the append time of that change. A value is 0 if
+        history does not reach back to it."""
         for step in reversed(self._history):
             if not _holds(step.change.remove4, step.change.remove6, address) and _holds(
                 step.change.add4, step.change.add6, address

@@ -58,7 +58,7 @@ class RuleSet:
     def record_change(
         self, version: int, earliest_ms: int, added: Sequence[Address], removed: Sequence[Address], *, most: int
     ) -> None:
-        """Record the addresses that entered and left the set at `version`. Of earlier changes, the last ones are
+        """Record the addresses that entered and left the set at `version`. The last of the earlier changes are
         retained, with at most `most` addresses in all."""
         self.version, self.earliest_ms = version, earliest_ms
         self.changed.append((version, earliest_ms))

@@ -167,7 +167,7 @@ class Hold(msgspec.Struct, frozen=True):
     kind: str
     """The budget that the change exceeds, or would loosen."""
     subject: str
-    """What would change: `members`, `policy`, `zone` or `budget`."""
+    """The subject of the change: `members`, `policy`, `zone` or `budget`."""
     reason: str
     """Why the change waits. For `members` it has no count of addresses: `reason_of` adds the present count."""
     addresses: int

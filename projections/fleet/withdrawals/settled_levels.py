@@ -49,7 +49,7 @@ class LevelHistory(msgspec.Struct, frozen=True, array_like=True):
         )
 
     def _since(self, time_ms: int) -> Sequence[tuple[int, int]]:
-        """The samples that are needed for the levels of all steps that end after this time."""
+        """The samples that the levels after this time depend on."""
         first = next((n for n, (start, _) in enumerate(self.samples) if start + STEP_MS > time_ms), len(self.samples))
         return self.samples[max(0, first - 1) :]
 

@@ -88,8 +88,8 @@ def join_run(
     """The change of the leading records of a run, each of which joins one new node; None if one of them needs a
     decision of its own.
 
-    The checks are those of one record with all of these nodes. They are stricter than the checks of each record: if
-    they fail, the caller folds the records one by one.
+    The nodes are checked as if one record had all of them, which is stricter than the checks of each record. If a check
+    fails, the caller folds the records one by one.
     """
     count = state.count_new(run.columns["names"])
     new = of_run(run, count, offsets, append_ms) if count else None

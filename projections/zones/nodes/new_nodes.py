@@ -1,5 +1,5 @@
-"""Nodes that join and are new to the partition, as columns: of one record with many nodes, or of many records with one
-node each.
+"""Nodes that join and are new to the partition, as columns. They come from one record with many nodes, or from many
+records with one node each.
 
 Clients that join nodes one at a time write records of one node; they are most of a replay. Consecutive records of this
 kind (a run) are one batch here. The checks of its columns cost next to nothing per node, and the result is the same as
