@@ -12,7 +12,8 @@ class ReplicaLimits:
     """How much a replica does before it yields the event loop, and how often it saves and checks."""
 
     slice_s: float = 0.003
-    """Seconds of folding before the event loop is yielded; with one more record a slice stays under 5 ms."""
+    """Seconds of folding before the event loop is yielded. A slice may exceed this by one record, and stays under 5
+    ms."""
 
     slice_records: int = 1_000
     """Records of folding before the event loop is yielded: the bound that applies on a virtual clock."""

@@ -15,7 +15,7 @@ from projections.field_checks import check_label_key, quoted
 
 CHARACTERS_MAX = 4_096
 REQUIREMENTS_MAX = 64
-"""Maximum number of requirements of one selector: a list compares each label set with all of them."""
+"""Maximum number of requirements of one selector: a query for a list compares each item's labels with all of them."""
 
 _REQUIREMENT = re.compile(
     r"""\s*(?:

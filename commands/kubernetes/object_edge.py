@@ -114,7 +114,7 @@ class ObjectEdge:
         self._refused: dict[tuple[str, str, str, str], str] = {}
         """Reasons of refused verdicts, by hold, user, verdict and hash."""
         self._unvouched: dict[_Key, set[tuple[str, str, str]]] = {}
-        """Verdicts, by user, verdict and hash, that were stated while an admission policy was missing."""
+        """Verdicts, by user, verdict and hash, that were written while an admission policy was missing."""
         self._unconfirmed: dict[_Key, tuple[str, SpecEvent]] = {}
         """Commands whose outcome is not known, with the digest of their spec. The fold answers a repeated command with
         the outcome of the first one, so no later change by another command is undone."""

@@ -147,8 +147,8 @@ class Ledger:
         """Whether `admit` would let each of these commands be decided now.
 
         `time_ms` is the fold time at the first of them; the fold time at the last lies in the same minute. Internal
-        events have no command id. They must not set the fold time of the ledger, because they do not when they are
-        folded one by one.
+        events have no command id. A run of them leaves the fold time of the ledger unchanged, as their fold one by one
+        does.
         """
         if not are_issued_at(ids, issued_ms):
             return False

@@ -3,8 +3,8 @@
 Folded one by one, a join takes a hundred small steps of Python, the same ones for each record. A run takes each step
 for all of its records at once: hash, decode, ledger, decide, evolve. The result is the same as one by one, to the last
 byte of state, ledger and running hash (a test compares them). A record is **plain** if a run may contain it: a command
-of that type, without headers, that is done in full. The run ends before the first other record, or all of its records
-are folded one by one; nothing has been changed by then.
+of that type, without headers, that is done in full. A run ends before the first record that is not plain. If that is
+found too late, nothing has been changed yet, and all records are folded one by one.
 
 A run ends where work is due between two records: at a mark of the running hash, at the end of a minute of fold time
 (old ids are forgotten then), and where fold time goes back.

@@ -1,4 +1,5 @@
-"""Attestation of a log: proof that it still begins with the records that it once held, or the first difference.
+"""Attestation of a log: it proves that the log still begins with the records that it once held, or finds the first
+difference.
 
 The running hashes that replicas compare are fast, but a writer of the log can forge them. Attestations are for
 auditors: their chain is SHA-256 over every byte of every record with its offset and append time. A signed file keeps a
@@ -28,7 +29,8 @@ MARKS_MAX = 32
 """Maximum number of marks per partition: with dozens of partitions the signed file has some tens of kB."""
 
 HASH_BYTES = 8
-"""Bytes of the chain that are stored for each record: enough to find a record, because the marks prove it."""
+"""Bytes of the chain hash that are stored for each record. They only locate a difference; the marks, which are whole
+hashes, prove the content."""
 
 _RECORD = struct.Struct(">qqIII")
 

@@ -49,7 +49,8 @@ async def cut_at_time(log: EventLog, topics: Iterable[str], time_ms: int) -> dic
 async def cut_at_position(
     log: EventLog, topics: Collection[str], offsets: Mapping[Partition, int]
 ) -> dict[Partition, int]:
-    """These positions and, for every other partition, its position at the time of the latest record before them.
+    """These positions, completed for the partitions that they do not name: each of these is cut at the append time of
+    the latest record before the given positions.
 
     Raises PermanentError for a position that is not in the log.
     """

@@ -45,7 +45,8 @@ _SLICE_ROWS = 200
 _LOAD_ROWS = 2_000
 
 _RETRY_MAX_S = 30.0
-"""Maximum time between attempts after repeated failures: encoding all rows again takes seconds from the fold."""
+"""Maximum time between attempts after repeated failures: each attempt encodes all changed rows again, and nothing is
+folded during these seconds."""
 
 _LIST = Struct(">BI")
 _LIST_OF = 0xDD

@@ -1,4 +1,4 @@
-"""The items of a record of claims or releases: its columns as one value per item, and decisions in their order.
+"""The items of a record of claims or releases: reads its columns as one value per item, and decides the items in order.
 
 A record about one node has one item. Each item is decided on the state after the items before it, so the record
 has the effect of a record per item. A malformed item refuses the whole record: the API refuses the same record, by the

@@ -15,7 +15,8 @@ from projections.rules.rule import precedence
 
 _MAX_SHOWN_NODES = 100
 _PRIORITY_MAX = 1 << 31
-"""Above every priority, so the sum of this number and a negated priority is positive and sorts as text."""
+"""A number above every priority. Keys contain this number minus the priority: it is positive, so text order puts the
+highest priority first."""
 
 HELD = "held"
 LEAVE_REJECTED = "leave rejected"

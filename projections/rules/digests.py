@@ -1,10 +1,10 @@
-"""Incremental digests of rule tables: one number per prefix, bound to its rule, summed.
+"""Incremental digests of rule tables. Each prefix, together with its rule, is hashed to a number.
 
-A table's digest is the sum, modulo 2^128, of its prefixes' numbers. The control plane and devices add the numbers of
-added prefixes and subtract those of removed ones, and compare. The digest detects a prefix that is lost, duplicated or
-under the wrong rule. It is no defence against an attacker who chooses the prefixes. Two lanes of 64 bits each pass the
-prefix through splitmix64's finaliser, salted by rule and family. That function runs in numpy and on single integers,
-with equal results.
+The digest of a table is the sum of the numbers of its prefixes, modulo 2^128. After a change, the control plane and the
+device each add the numbers of the added prefixes and subtract the numbers of the removed ones. Then their digests are
+compared. The digest detects a prefix that is lost, duplicated or under the wrong rule. It is no defence against an
+attacker who chooses the prefixes. Two lanes of 64 bits each pass the prefix through splitmix64's finaliser, salted by
+rule and family. That function runs in numpy and on single integers, with equal results.
 """
 
 from __future__ import annotations

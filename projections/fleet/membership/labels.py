@@ -50,8 +50,8 @@ class LabelSets:
     def use(self, number: int, count: int) -> None:
         """Add `count` members (negative for fewer) to this label set; without members the set is removed.
 
-        A removed set gets group 0 at once: its group may not exist under the next plan, and its entry of `_group_of`
-        may still be read, because the number -1 of a free slot reads the last entry.
+        A free slot has the number -1, which reads the last entry of `_group_of` even if its set was removed. A removed
+        set therefore gets group 0 at once: its former group may not exist under the next plan.
         """
         self._uses[number] += count
         if not self._uses[number]:

@@ -81,7 +81,7 @@ def earliest_since(state: FleetState, zone: str, since: int) -> int:
 
 
 def held_since(state: FleetState, zone: str, found: SetCover, address: Address) -> tuple[int, int]:
-    """The version since which a zone's table has an address by the set `found`, and the append time of that change. A
+    """The version at which a zone's table got an address through the set `found`, and the append time of that change. A
     value is 0 if history does not reach back to it.
 
     The set may have had the address before this zone had the set; then the version is that of the zone's list.

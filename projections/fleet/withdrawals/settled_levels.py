@@ -108,7 +108,8 @@ def _at(levels: LevelHistory, step_ms: int) -> int:
 
 
 def with_samples(rows: Mapping[str, LevelHistory], now: Mapping[str, int], step_ms: int) -> dict[str, LevelHistory]:
-    """The rows of lists whose level differs from the last sample, with the sample of a step added."""
+    """New rows for the lists whose level differs from their last sample: their histories, with this level as the sample
+    of the step."""
     found = {}
     for key, level in now.items():
         before = rows.get(key, NO_LEVELS)
