@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -196,3 +197,9 @@ def command_id(context: click.Context, parameter: click.Parameter, given: str) -
         except PermanentError as error:
             raise click.BadParameter(str(error)) from error
     return given
+
+
+def joined(_context: click.Context, _parameter: click.Parameter, given: Sequence[str]) -> str | None:
+    """Callback of a repeatable option: its values as one comma-separated text. None if the option is not given, so that
+    the environment variable applies."""
+    return ",".join(given) if given else None

@@ -14,6 +14,7 @@ from typing import Any, TypeVar, get_args
 import click
 from pydantic.fields import FieldInfo
 
+from deploy.cli.param_types import joined
 from deploy.cli.simulated_failures import fail_option
 from deploy.kafka.security import KafkaSecurity
 from deploy.settings.addresses import Address
@@ -27,9 +28,14 @@ _VALUES = {Path: "FILE", int: "N", float: "N", Address: "HOST:PORT"}
 def setting_options(function: F) -> F:
     """Add the options of all settings; None for an option that was not given."""
     for name in reversed(Settings.model_fields):
-        option = fail_option("--simulate-fail") if name == "simulate_fail" else setting_option(name)
-        function = option(function)
+        function = _option(name)(function)
     return function
+
+
+def _option(name: str) -> Callable[[F], F]:
+    if name == "simulate_fail":
+        return fail_option("--simulate-fail")
+    return setting_option(name, multiple=True, callback=joined) if name == "kubeconfig" else setting_option(name)
 
 
 def kafka_access_options(function: F) -> F:

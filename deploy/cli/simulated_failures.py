@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 
+from deploy.cli.param_types import joined
 from drivers.backends.simulated_failures import FORM
 from projections.attempt_limits import FAILURE_KINDS
 from projections.zones.dpus.phases import STEP_NAMES
@@ -22,8 +23,4 @@ _HELP = (
 def fail_option(name: str) -> Callable[[F], F]:
     """The option that injects failures, under this name. Its value is one comma-separated text, or None if the option
     is not given, so that the environment variable applies."""
-    return click.option(name, multiple=True, callback=_joined, metavar=FORM, help=_HELP)
-
-
-def _joined(_context: click.Context, _parameter: click.Parameter, given: Sequence[str]) -> str | None:
-    return ",".join(given) if given else None
+    return click.option(name, multiple=True, callback=joined, metavar=FORM, help=_HELP)

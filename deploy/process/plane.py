@@ -35,6 +35,7 @@ from deploy.composition.roles import (
     roles_in_process,
 )
 from deploy.host.file_limits import ConnectionLimitsPerListener, file_limit, fit_connection_limits
+from deploy.host.kubeconfigs import check_kubeconfigs
 from deploy.host.listen_addresses import check_free, listen_errors
 from deploy.host.storage import location_of, open_log, open_store
 from deploy.operations import device_tables
@@ -43,6 +44,7 @@ from deploy.operations.past.as_of_servers import AsOfServers
 from deploy.process.decisions_process import DecisionsProcess
 from deploy.process.local_registrar import LocalRegistrar
 from deploy.settings.settings import Address, Settings
+from deploy.settings.source_clusters import SourceCluster
 from deploy.tls.security import api_options, security_of
 from deploy.web.http import HttpServer
 from deploy.web.metrics.collector import Parts, PlaneCollector
@@ -122,6 +124,8 @@ class Plane:
         """
         plane = cls(settings, now_ms=now_ms, rng=rng)
         plane._span_recorder = span_recorder
+        if "kubernetes" in plane.roles:
+            check_kubeconfigs(settings.source_clusters)
         check_free(plane._listeners())
         async with AsyncExitStack() as stack:
             plane.log = await stack.enter_async_context(open_log(settings, now_ms=now_ms, rng=rng))
@@ -224,8 +228,9 @@ class Plane:
         for actor in self.parts.actors.values():
             running.start(actor.run())
         if "kubernetes" in self.roles:
-            self.parts.kubernetes = self._kubernetes_edge(ranks)
-            running.start(self.parts.kubernetes.run())
+            self.parts.kubernetes = [self._kubernetes_edge(each, ranks) for each in self.settings.source_clusters]
+            for edge in self.parts.kubernetes:
+                running.start(edge.run())
         if self.settings.simulate and self.relay is not None:
             self._simulate(running, self.relay, expected_zones)
         if self.settings.role == ALL_ROLES and self.settings.kafka and self.settings.decisions:
@@ -233,8 +238,8 @@ class Plane:
             running.start(process.run())
         self._unready = ""
 
-    def _kubernetes_edge(self, ranks: Ranks) -> KubernetesEdge:
-        connect, settings = partial(connect_kubernetes, self.settings.kubeconfig), self.settings.edge
+    def _kubernetes_edge(self, cluster: SourceCluster, ranks: Ranks) -> KubernetesEdge:
+        connect, settings = partial(connect_kubernetes, cluster.kubeconfig), self.settings.edge(cluster.name)
         return KubernetesEdge(connect, self.replica, ranks, settings, now_ms=self._now_ms, rng=self._rng)
 
     def _write_decisions(self, running: _Running, buffer: DecisionBuffer) -> Ranks:

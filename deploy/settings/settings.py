@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from deploy.kafka.security import KafkaSecurity, Mechanism, SecurityProtocol
 from deploy.settings.addresses import Address, parse_address, parse_addresses
+from deploy.settings.source_clusters import SourceCluster, parse_source_clusters
 from deploy.settings.validation_errors import error_sentence, kind_of
 from deploy.settings.yaml_text import CHARACTERS_MAX, NotYaml, documents_of
 from deploy.settings.zone_names import parse_zones
@@ -89,14 +90,16 @@ class Settings(BaseModel):
     zones: str = Field("", title="Z,...", description="Zones (Z,...) that the relay serves; empty for every zone.")
     kubeconfig: str = Field(
         "",
-        title="FILE|in-cluster",
-        description="Source cluster whose Nodes join: a kubeconfig FILE, or in-cluster for the cluster that this "
-        "process runs in. Role all without it has no Kubernetes edge.",
+        title="[NAME=]FILE,...",
+        description="Source clusters whose Nodes join: for each a kubeconfig FILE, or in-cluster for the cluster that "
+        "this process runs in. NAME is the name of the source; one cluster may omit it and is named by `source`. "
+        "Repeatable. Role all without it has no Kubernetes edge.",
     )
     source: str = Field(
         "cluster",
         pattern=ZONE_NAME,
-        description="Name of the source cluster: its nodes are named SOURCE/NAME. Each source needs its own process.",
+        description="Name of the source cluster that has no name in `kubeconfig`. The nodes of a source are named "
+        "SOURCE/NAME.",
     )
     zone_label: str = Field(RACK_LABEL, title="KEY", description="Label of a Node with the name of its zone.")
     fallback_zone: str = Field(
@@ -238,7 +241,7 @@ class Settings(BaseModel):
         "the same person; * is any text. Specs and verdicts of other users do not count.",
     )
     kubernetes_requests_per_second: float = Field(
-        50.0, gt=0, description="Writes to the API server per second, on average."
+        50.0, gt=0, description="Writes to each API server per second, on average."
     )
 
     @field_validator("listen", "http", "agents", mode="before")
@@ -299,7 +302,7 @@ class Settings(BaseModel):
         if self.data is not None and self.role != "all":
             raise ValueError(f"role '{self.role}' needs kafka: the embedded log has one process with every role")
         if self.role == "kubernetes" and not self.kubeconfig:
-            raise ValueError("role: 'kubernetes' needs the setting kubeconfig: a file, or in-cluster")
+            raise ValueError("role: 'kubernetes' needs the setting kubeconfig: files, or in-cluster")
         if self.role == "decisions" and not self.decisions:
             raise ValueError("role: 'decisions' needs the setting decisions to be true")
         if self.simulate and self.role != "all":
@@ -342,6 +345,11 @@ class Settings(BaseModel):
         return self
 
     @model_validator(mode="after")
+    def _check_source_clusters(self) -> Self:
+        parse_source_clusters(self.kubeconfig, self.source)
+        return self
+
+    @model_validator(mode="after")
     def _check_listeners(self) -> Self:
         for name in ("listen", "http", "agents"):
             address: Address = getattr(self, name)
@@ -361,20 +369,23 @@ class Settings(BaseModel):
         return parse_failures("simulate_fail", self.simulate_fail)
 
     @property
-    def edge(self) -> EdgeSettings:
-        """The settings of the Kubernetes edge: the objects that it watches and writes."""
+    def source_clusters(self) -> tuple[SourceCluster, ...]:
+        return parse_source_clusters(self.kubeconfig, self.source)
+
+    def edge(self, source: str) -> EdgeSettings:
+        """The settings of the Kubernetes edge of a source cluster: the objects that it watches and writes."""
         from commands.kubernetes.node_facts import NodeRules
         from commands.kubernetes.users import parse_users
         from deploy.composition.kubernetes_edge import EdgeSettings  # it imports every part of the edge
 
         nodes = NodeRules(
-            source=self.source,
+            source=source,
             zone_label=self.zone_label,
             fallback_zone=self.fallback_zone,
             address_type=self.node_address_type,
             labels=[pattern.strip() for pattern in self.node_labels.split(",") if pattern.strip()],
         )
-        users = parse_users(self.source, self.kubernetes_users)
+        users = parse_users(source, self.kubernetes_users)
         assert not isinstance(users, str), "checked with the other settings"
         return EdgeSettings(
             nodes=nodes,

@@ -66,14 +66,13 @@ async def take_name(plane: Plane, name: str) -> None:
 async def test_a_node_that_is_refused_1_000_times_has_one_event_with_a_count(tmp_path: Path, people: People) -> None:
     async with people.cluster.session() as session, edge(tmp_path / "plane", people, node_labels="tier") as plane:
         await take_name(plane, "east/n1")
-        kubernetes = plane.parts.kubernetes
-        assert kubernetes is not None
+        (kubernetes,) = plane.parts.kubernetes
         counts = kubernetes.events.counts
         await Nodes(people.cluster, session).create(node("n1", "z1", "10.0.0.1"))
         await until_shown(people, "describe", "node", "n1", text="NodeRefused")
 
         def writes() -> int:
-            assert kubernetes is not None and kubernetes.event_writer is not None
+            assert kubernetes.event_writer is not None
             return kubernetes.event_writer.counts.created + kubernetes.event_writer.counts.updated
 
         for number in range(1, REFUSALS):
@@ -89,8 +88,7 @@ async def test_a_node_that_is_refused_1_000_times_has_one_event_with_a_count(tmp
         )
         (found,) = await events(people, "Node")
     async with edge(tmp_path / "plane", people, node_labels="tier") as plane:
-        kubernetes = plane.parts.kubernetes
-        assert kubernetes is not None
+        (kubernetes,) = plane.parts.kubernetes
         await until(lambda: kubernetes.event_writer is not None and kubernetes.event_writer.counts.found == 1)
         assert await events(people, "Node") == [found], "a restart repeats nothing"
 

@@ -180,12 +180,11 @@ async def test_an_etcd_restored_from_an_older_backup_withdraws_nothing(
             cluster.kill(name)
         cluster.restore_etcd(saved)
         await cluster.start()
-        assert plane.parts.kubernetes is not None
-        await until(lambda: plane.parts.kubernetes.nodes.retained == 3)  # type: ignore[union-attr]
+        await until(lambda: plane.parts.kubernetes[0].nodes.retained == 3)
         await asyncio.sleep(3)
         assert len(zones_of(plane)) == 6, "a list of a restored API server proves nothing about later nodes"
     async with edge(tmp_path / "plane", cluster.kubeconfig()) as plane:
-        await until(lambda: plane.parts.kubernetes.nodes.retained == 3)  # type: ignore[union-attr]
+        await until(lambda: plane.parts.kubernetes[0].nodes.retained == 3)
         assert len(zones_of(plane)) == 6, "an edge that starts after the restore reads it from the log"
 
 

@@ -87,8 +87,8 @@ def policies(plane: Plane) -> dict[str, str]:
 
 def objects_of(plane: Plane) -> Any:
     """The edge that reads objects; None before the connection is open."""
-    assert plane.parts.kubernetes is not None
-    return plane.parts.kubernetes.objects
+    (edge,) = plane.parts.kubernetes
+    return edge.objects
 
 
 def is_unready(status: dict[str, Any]) -> bool:

@@ -50,6 +50,15 @@ def test_an_option_overrides_the_environment(arguments: list[str], name: str, va
     assert getattr(load_settings(flags, None, environment), name) == value
 
 
+def test_source_clusters_are_a_repeatable_option() -> None:
+    given = serve.make_context("serve", ["--data", "plane", "--kubeconfig", "east=e", "--kubeconfig", "w"]).params
+    flags = {key: found for key, found in given.items() if key not in OTHERS}
+    settings = load_settings(flags, None, {"DPUPLANE_KUBECONFIG": "ignored"})
+    assert settings.source_clusters == (("east", "e"), ("cluster", "w"))
+    absent = serve.make_context("serve", ["--data", "plane"]).params
+    assert absent["kubeconfig"] is None, "the environment applies"
+
+
 def test_an_invalid_value_is_refused_with_the_name_of_its_setting() -> None:
     ran = CliRunner().invoke(cli, ["serve", "--data", "plane", "--partitions", "no"])
     assert (ran.exit_code, "partitions: 'no' must be a number" in ran.output) == (2, True)

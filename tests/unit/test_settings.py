@@ -49,12 +49,38 @@ def test_every_setting_can_come_from_the_environment() -> None:
         ({"data": "d", "zones": " , "}, "zones: ' , ' must name a zone, or be omitted"),
         ({"data": "d", "topic_prefix": "a b"}, "topic_prefix: 'a b' must match"),
         ({"data": "d", "role": "boss"}, "role: 'boss' must be one of"),
+        ({"data": "d", "kubeconfig": "a,b"}, "kubeconfig: 'cluster' names two clusters; give each a name of its own"),
+        ({"data": "d", "kubeconfig": "e=a,e=b"}, "kubeconfig: 'e' names two clusters"),
+        ({"data": "d", "kubeconfig": "e=a,b", "source": "e"}, "kubeconfig: 'e' names two clusters"),
+        ({"data": "d", "kubeconfig": "e=in-cluster,in-cluster"}, "kubeconfig: 'in-cluster' is given twice"),
+        ({"data": "d", "kubeconfig": "e=a,w=a"}, "kubeconfig: 'a' is given twice; a cluster must have one name"),
+        ({"data": "d", "kubeconfig": "e="}, "kubeconfig: 'e=' must be NAME=FILE, or NAME=in-cluster"),
+        ({"data": "d", "kubeconfig": "e w=a"}, "kubeconfig: 'e w' must be 1 to 63"),
+        ({"data": "d", "kubeconfig": " , "}, "kubeconfig: ' , ' must name a cluster, or be omitted"),
     ],
 )
 def test_an_invalid_setting_is_named(flags: dict[str, object], says: str) -> None:
     with pytest.raises(BadSettings) as caught:
         load_settings(flags, None, {})
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kubeconfig", "clusters"),
+    [
+        ("", []),
+        ("~/.kube/config", [("home", "~/.kube/config")]),
+        ("/a/b=c", [("home", "/a/b=c")]),
+        ("east=/a/b=c, in-cluster", [("east", "/a/b=c"), ("home", "in-cluster")]),
+        ("east=in-cluster,west=./w", [("east", "in-cluster"), ("west", "./w")]),
+    ],
+)
+def test_source_clusters_have_a_name_or_that_of_the_setting_source(
+    kubeconfig: str, clusters: list[tuple[str, str]]
+) -> None:
+    settings = load_settings({"data": "d", "source": "home"}, None, {"DPUPLANE_KUBECONFIG": kubeconfig})
+    assert list(settings.source_clusters) == clusters
+    assert [settings.edge(name).nodes.source for name, _ in clusters] == [name for name, _ in clusters]
 
 
 def test_insecure_allows_listeners_off_the_loopback() -> None:

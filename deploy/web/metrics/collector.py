@@ -6,7 +6,7 @@ out. `deploy.web.metrics.catalog` describes each metric.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from platform import python_version
 from typing import Protocol
@@ -66,7 +66,8 @@ class Parts:
     clocks: ClockSkew | None = None
     actors: Mapping[str, Actor] = field(default_factory=dict)
     decisions: DecisionCounts | None = None
-    kubernetes: KubernetesEdge | None = None
+    kubernetes: Sequence[KubernetesEdge] = ()
+    """The edges of the source clusters."""
     refused_feeds: Callable[[], int] | None = None
     """Refused feeds of the page."""
     listeners: dict[str, BoundedListener] = field(default_factory=dict)
@@ -93,7 +94,7 @@ class PlaneCollector:
         if parts.relay is not None and parts.survey is not None:
             yield from relay.collect(parts.relay, parts.survey.found)
         yield from _actors(parts.actors, parts.decisions)
-        if parts.kubernetes is not None:
+        if parts.kubernetes:
             yield from kubernetes.collect(parts.kubernetes)
 
 

@@ -1,74 +1,84 @@
-"""Metrics of the Kubernetes edge: its watches, its nodes and claims, and its writes to the API server."""
+"""Metrics of the Kubernetes edges: their watches, nodes and claims, and their writes to the API servers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
-from prometheus_client.core import Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from commands.kubernetes.object_edge import ObjectEdge
 from deploy.composition.kubernetes_edge import KubernetesEdge
 from deploy.web.metrics import catalog
 from drivers.kubernetes.event_writer import EventWriter
+from drivers.kubernetes.status import StatusEdge
 from schemas.resources.compute_domain import UPSTREAM_KINDS
 
 
-def collect(edge: KubernetesEdge) -> Iterator[Metric]:
-    """All metrics of an edge."""
-    current, lists = catalog.KUBERNETES_CURRENT.family(), catalog.KUBERNETES_LISTS.family()
-    failures, stalls = catalog.KUBERNETES_FAILURES.family(), catalog.KUBERNETES_STALLS.family()
+class _Sample(NamedTuple):
+    spec: catalog.Gauge | catalog.Counter
+    labels: tuple[str, ...]
+    """The labels after the source."""
+    value: float
+
+
+def collect(edges: Iterable[KubernetesEdge]) -> Iterator[Metric]:
+    """All metrics of the edges of a process: one family of each metric, with the samples of every edge."""
+    families: dict[str, GaugeMetricFamily | CounterMetricFamily] = {}
+    for edge in edges:
+        for spec, labels, value in _samples(edge):
+            family = families.get(spec.name)
+            if family is None:
+                family = families[spec.name] = spec.family()
+            family.add_metric([edge.source, *labels], value)
+    yield from families.values()
+
+
+def _samples(edge: KubernetesEdge) -> Iterator[_Sample]:
     for resource, watch in edge.watches.items():
-        current.add_metric([edge.source, resource], float(watch.is_current))
-        lists.add_metric([edge.source, resource], watch.counts.lists)
-        failures.add_metric([edge.source, resource], watch.counts.failures)
-        stalls.add_metric([edge.source, resource], watch.counts.stalls)
-    yield from (current, lists, failures, stalls)
-    for family, value in (
-        (catalog.KUBERNETES_NODES, edge.nodes.count),
-        (catalog.KUBERNETES_NODES_FAULTY, len(edge.nodes.faults)),
-        (catalog.KUBERNETES_NODES_REFUSED, len(edge.nodes.refused)),
-        (catalog.KUBERNETES_NODES_RETAINED, edge.nodes.retained),
-    ):
-        found = family.family()
-        found.add_metric([edge.source], value)
-        yield found
+        yield _Sample(catalog.KUBERNETES_CURRENT, (resource,), float(watch.is_current))
+        yield _Sample(catalog.KUBERNETES_LISTS, (resource,), watch.counts.lists)
+        yield _Sample(catalog.KUBERNETES_FAILURES, (resource,), watch.counts.failures)
+        yield _Sample(catalog.KUBERNETES_STALLS, (resource,), watch.counts.stalls)
+    yield _Sample(catalog.KUBERNETES_NODES, (), edge.nodes.count)
+    yield _Sample(catalog.KUBERNETES_NODES_FAULTY, (), len(edge.nodes.faults))
+    yield _Sample(catalog.KUBERNETES_NODES_REFUSED, (), len(edge.nodes.refused))
+    yield _Sample(catalog.KUBERNETES_NODES_RETAINED, (), edge.nodes.retained)
     if edge.event_writer is not None:
         yield from _events(edge, edge.event_writer)
     if edge.status is not None:
-        counts, writes = edge.status.writer.counts, catalog.KUBERNETES_WRITES.family()
-        for result, count in (
-            ("written", counts.writes),
-            ("conflict", counts.conflicts),
-            ("unknown", counts.unknown),
-            ("throttled", counts.throttled),
-            ("behind", counts.behind),
-            ("refused", counts.refused),
-            ("given_up", counts.given_up),
-        ):
-            writes.add_metric([edge.source, result], count)
-        yield writes
+        yield from _statuses(edge.status)
     if edge.objects is not None:
-        yield from _objects(edge, edge.objects)
+        yield from _objects(edge.objects)
     if edge.clique_writer is not None and edge.pods is not None:
-        written, retained = catalog.KUBERNETES_CLIQUE_WRITES.family(), catalog.KUBERNETES_CLAIMS_RETAINED.family()
         for kind in UPSTREAM_KINDS:
-            written.add_metric([edge.source, kind.plural], edge.clique_writer.writes[kind.plural])
-        retained.add_metric([edge.source], sum(edge.pods.retained.values()))
-        yield from (written, retained)
+            written = edge.clique_writer.writes[kind.plural]
+            yield _Sample(catalog.KUBERNETES_CLIQUE_WRITES, (kind.plural,), written)
+        yield _Sample(catalog.KUBERNETES_CLAIMS_RETAINED, (), sum(edge.pods.retained.values()))
 
 
-def _events(edge: KubernetesEdge, writer: EventWriter) -> Iterator[Metric]:
-    events, pending = catalog.KUBERNETES_EVENTS.family(), catalog.KUBERNETES_EVENTS_PENDING.family()
+def _statuses(status: StatusEdge) -> Iterator[_Sample]:
+    counts = status.writer.counts
+    for result, count in (
+        ("written", counts.writes),
+        ("conflict", counts.conflicts),
+        ("unknown", counts.unknown),
+        ("throttled", counts.throttled),
+        ("behind", counts.behind),
+        ("refused", counts.refused),
+        ("given_up", counts.given_up),
+    ):
+        yield _Sample(catalog.KUBERNETES_WRITES, (result,), count)
+
+
+def _events(edge: KubernetesEdge, writer: EventWriter) -> Iterator[_Sample]:
     for result, count in (vars(writer.counts) | vars(edge.events.counts)).items():
-        events.add_metric([edge.source, result], count)
-    pending.add_metric([edge.source], edge.events.pending)
-    yield from (events, pending)
+        yield _Sample(catalog.KUBERNETES_EVENTS, (result,), count)
+    yield _Sample(catalog.KUBERNETES_EVENTS_PENDING, (), edge.events.pending)
 
 
-def _objects(edge: KubernetesEdge, objects: ObjectEdge) -> Iterator[Metric]:
-    stated, not_accepted = catalog.KUBERNETES_STATED.family(), catalog.KUBERNETES_NOT_ACCEPTED.family()
+def _objects(objects: ObjectEdge) -> Iterator[_Sample]:
     for kind in objects.caches:
         for result in ("accepted", "refused"):
-            stated.add_metric([edge.source, kind.plural, result], objects.stated[kind.plural, result])
-        not_accepted.add_metric([edge.source, kind.plural], objects.not_accepted(kind))
-    yield from (stated, not_accepted)
+            yield _Sample(catalog.KUBERNETES_STATED, (kind.plural, result), objects.stated[kind.plural, result])
+        yield _Sample(catalog.KUBERNETES_NOT_ACCEPTED, (kind.plural,), objects.not_accepted(kind))
