@@ -55,7 +55,7 @@ REFUSED_RETRY_S = 600.0
 class NodeEdge:
     """Appends what the log lacks of the nodes of one source, while `run` runs.
 
-    A list-watch calls the methods of its handler and of its list versions.
+    A list-watch calls this object: it implements the protocols `Handler` and `ListVersions` of `list_watch`.
     """
 
     def __init__(
@@ -296,7 +296,7 @@ class NodeEdge:
 
 
 async def _sliced(names: Sequence[str]) -> AsyncIterator[str]:
-    """The names. After each slice, other tasks of the event loop run."""
+    """Yield the names. Other tasks of the event loop run after every SLICE names."""
     for place, name in enumerate(names):
         if place and place % SLICE == 0:
             await asyncio.sleep(0)

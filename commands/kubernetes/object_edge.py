@@ -8,8 +8,9 @@ other commands, repeat each rejected edit, and apply old specs after the restore
 
 The deletion of an object submits nothing, so neither a watched deletion nor a list without the object can remove rules.
 
-A verdict on a hold is the approval or rejection of its user, as a principal. The fold decides whether it counts. The
-edge reads no spec and no verdict while the admission policies, which vouch for the users, are not in force.
+A verdict in a Hold object is appended as an approval or rejection by the principal of the verdict's user (see `users`).
+The fold decides whether the verdict counts. The admission policies guarantee that a spec or verdict names the user who
+wrote it. While they are not in force, the edge submits no spec and no verdict.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ RETRY_S = 1.0
 CHECK_S = 60.0
 """Time after which the admission policies are read again, and objects that were not accepted are compared again."""
 MAX_REFUSED = 1_000
-"""Maximum number of refused verdicts that are remembered; at this limit, all are dropped, and may be refused again."""
+"""Maximum number of remembered refused verdicts. At this limit all are forgotten, and the edge may submit them
+again."""
 _CLOCK_REASONS = (Reason.COMMAND_ID_EXPIRED, Reason.COMMAND_TOO_LATE, Reason.COMMAND_FROM_FUTURE)
 """Refusals that say nothing about the content of a command."""
 
@@ -109,22 +111,23 @@ class ObjectEdge:
         self._checked_s = -CHECK_S
         self._dirty: set[_Key] = set()
         self._suspended: dict[_Key, str] = {}
-        """The digests of specs in a list of a restored API server. These specs may be older than the values in
-        fleet."""
+        """Digests of the specs that were listed by an API server after its restore from a backup. These specs may be
+        older than the values in fleet."""
         self._refused: dict[tuple[str, str, str, str], str] = {}
         """Reasons of refused verdicts, by hold, user, verdict and hash."""
         self._unvouched: dict[_Key, set[tuple[str, str, str]]] = {}
         """Verdicts, by user, verdict and hash, that were written while an admission policy was missing."""
         self._unconfirmed: dict[_Key, tuple[str, SpecEvent]] = {}
-        """Commands whose outcome is not known, with the digest of their spec. The fold answers a repeated command with
-        the outcome of the first one, so no later change by another command is undone."""
+        """Commands whose outcome is not known, with the digest of their spec. A repetition of such a command has the
+        same id, so the fold does not apply it twice: it answers with the first outcome, and later changes by other
+        commands stay."""
         self._slots = asyncio.Semaphore(CONCURRENT)
         self._work = asyncio.Event()
         for kind, cache in self.caches.items():
             self._subscribe(kind, cache)
 
     def not_accepted(self, kind: Kind) -> int:
-        """Number of objects of a kind whose spec or verdicts do not count."""
+        """Number of objects of a kind whose spec was not accepted, or with verdicts that were not accepted."""
         return sum(is_not_accepted(item) for item in self.caches[kind].objects.values())
 
     def _subscribe(self, kind: Kind, cache: ObjectCache[Custom]) -> None:

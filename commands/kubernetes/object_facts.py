@@ -17,7 +17,8 @@ from schemas.resources.kinds import Kind
 from schemas.resources.rule_policy import RULE_POLICY, RulePolicySpec
 
 ADMISSION_MISSING = "AdmissionMissing"
-"""The reason of an object whose user no admission policy vouches for."""
+"""The reason in the status of an object whose spec or verdict was written while an admission policy was missing, so
+that its user is not proved."""
 
 
 class _Condition(msgspec.Struct, frozen=True):
@@ -58,7 +59,7 @@ def is_unvouched(item: Custom) -> bool:
 
 
 def is_not_accepted(item: Custom) -> bool:
-    """Whether the status of an object says that its spec or verdicts do not count."""
+    """Whether the status of an object says that its spec, or one of its verdicts, was not accepted."""
     return any(found.type == ACCEPTED and found.status == "False" for found in _shown(item).conditions)
 
 

@@ -1,6 +1,6 @@
 """Compares the specs of RulePolicy and DPURack objects, and the verdicts of Hold objects, with fleet. Pure.
 
-The result is what fleet lacks: an event, or nothing. An edit that waits for approval is not lacking.
+The result is the event that fleet lacks, or nothing. Fleet does not lack an edit that waits there for approval.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ class CheckedVerdict(NamedTuple):
 def verdicts(
     number: int, spec: HoldSpec, fleet: FleetState, users: UserNames, make: EnvelopeFactory
 ) -> list[CheckedVerdict]:
-    """The verdicts on a hold, rejections first: they keep the rules as they are. Empty unless the hold is open.
-    `make` makes the envelope of an actor."""
+    """The verdicts on a hold, with rejections first, because a rejection keeps the rules as they are. Empty unless the
+    hold is open. `make` makes the envelope for an actor."""
     hold = fleet.holds.rows.get(hold_key(number))
     if hold is None or hold.rejected_by or hold_key(number) in fleet.rejected.rows:
         return []

@@ -52,8 +52,8 @@ logger = logging.getLogger(__name__)
 _pods = msgspec.json.Decoder(ObjectList[Pod])
 
 LINGER_S = 0.02
-"""How long watched changes linger, so that the changes of a clique share one record. If the last comparison took
-longer, changes linger for that long, at most LINGER_S_MAX."""
+"""How long watched changes linger, so that the changes of a clique share one record. If the last comparison took longer
+than this, changes linger for the duration of that comparison, at most LINGER_S_MAX."""
 LINGER_S_MAX = 0.5
 SUBMIT_TIMEOUT_S = 10.0
 CONCURRENT = 16
@@ -62,7 +62,8 @@ time.
 """
 RETRY_S = 1.0
 GRACE_S = 5.0
-"""Time after a list in which absence from it proves nothing: another list may show that the API server was restored."""
+"""Minimum age of a list before the absence of a pod from it counts as evidence. Until then, another list may show that
+the API server was restored."""
 MAX_GONE = 2_000
 """Maximum number of deleted pods that are remembered."""
 REFUSED_RETRY_S = 600.0
@@ -98,8 +99,8 @@ class PodEdge:
         self.conflicts: dict[str, str] = {}
         """Why the fold gave a pod another index than its row shows, by the pod's uid."""
         self.retained: dict[str, int] = {}
-        """Number of claims, by domain, whose pods no list has, but which stay because the lists are not sufficient
-        evidence."""
+        """Number of claims, by domain, that stay although no list contains their pods, because the lists are not
+        sufficient evidence."""
         self.claimed = self.released = self.reported = 0
         self.pods = pods
         self._cliques = cliques
@@ -121,8 +122,8 @@ class PodEdge:
         self._slots = asyncio.Semaphore(CONCURRENT)
         self._listed_s = 0.0
         self._restored_at_list: int | None = None
-        """Number of complete pod lists before a list showed that the API server was restored; None if no list shows
-        that."""
+        """Number of complete pod lists that precede the first sign of a restore of the API server; None without such a
+        sign."""
         self._work = asyncio.Event()
         pods.subscribe(self._mark, self._on_list)
         cliques.subscribe(lambda item: self._mark(domain_of(item)), self._work.set)
@@ -133,7 +134,7 @@ class PodEdge:
         self._work.set()
 
     def _on_list(self) -> None:
-        """Compare every domain of this cluster with the new list. A domain of another cluster is not known here."""
+        """Compare every domain of this cluster with the new list. Domains of other clusters are not compared."""
         self._listed_s = asyncio.get_running_loop().time()
         self._unlisted = {*self.pods.by_domain, *self._domains.objects, *self.retained}
         self._unlisted.update(domain_of(item) for item in self._cliques.objects.values())
@@ -287,8 +288,9 @@ class PodEdge:
             logger.warning("claims kept without a pod: %s; `dpuplane cliques release` ends them", why, extra=about)
 
     def _unanswered(self, lacking: Iterable[WantedClaim], stay: Iterable[HeldClaim]) -> list[WantedClaim]:
-        """The lacking claims, except those that the fold has refused, or has accepted without their address. A claim
-        whose requested index was refused is repeated without the index."""
+        """The lacking claims, except those for which the fold would repeat its answer: it has refused the claim, or has
+        accepted the claim but not the new address. A claim whose requested index was refused is repeated without the
+        index."""
         held, found = {claim.member.uid for claim in stay}, []
         for claim in lacking:
             pod = claim.pod
@@ -364,7 +366,8 @@ class PodEdge:
             self._report(ObjectEvent(Regarding("v1", "Pod", pod.name, uid, pod.namespace), reason, message))
 
     def _forget(self) -> None:
-        """Forget pods that are gone, except the latest: an append whose outcome is unknown may still land."""
+        """Forget deleted pods, except the last MAX_GONE: an append about a deleted pod may still land after its outcome
+        was unknown."""
         for uid in [*self.pods.gone][:-MAX_GONE]:
             del self.pods.gone[uid]
         answers: tuple[dict[str, Any], ...] = (self._answered, self.conflicts, self.refused)

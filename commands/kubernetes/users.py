@@ -2,11 +2,11 @@
 
 The rule of two approvers counts persons, and a person may have both a Kubernetes user and a certificate. So a person
 has one name, as in certificates. A list of patterns maps users to these names, and a user that matches no pattern does
-not count. The user `ann@example.org` with the pattern `*@example.org=*` is `ann`, as is the holder of any certificate
-of that name.
+not count. For example, the pattern `*@example.org=*` gives the user `ann@example.org` the name `ann`. This user and the
+holder of any certificate with the name `ann` are one person.
 
-A service account is no person. It can be the author of a spec under its own name, as a program that copies objects from
-a repository is, and the admission policy accepts no verdict of a service account.
+A service account is not a person. It can be the author of a spec, under its own name: for example, a program may copy
+objects from a repository. The admission policy accepts no verdict of a service account.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ AUTHOR_FIELD = f"metadata.annotations[{AUTHOR}]"
 
 
 def parse_users(source: str, text: str) -> UserNames | str:
-    """The users of a setting such as `*@example.org=*,root=ops`; a sentence that says why the setting is invalid."""
+    """Parse a setting such as `*@example.org=*,root=ops`. Returns one sentence if the setting is invalid."""
     patterns = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         user, equals, name = part.rpartition("=")

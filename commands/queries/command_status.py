@@ -1,8 +1,8 @@
 """The status of a command by its id.
 
-An unknown outcome becomes definite by itself. A fold accepts a command only if it was appended within two minutes of
-the time in its id. One more minute allows for the difference of clocks. If the log, read to its end after that, has no
-record of the id, the folds refuse every copy that still arrives.
+The outcome of a command that is not in the log becomes definite after three minutes. A fold accepts a command only if
+it was appended within two minutes of the time in its id. One more minute allows for differences between clocks. If the
+log, read to its end after that time, has no record of the id, the folds refuse every copy that still arrives.
 """
 
 from __future__ import annotations

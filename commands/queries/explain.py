@@ -16,10 +16,10 @@ from schemas.api import dpuplane_pb2 as pb
 
 
 def zone_of_dpu(reader: FoldReader, dpu: str, zone: str) -> str:
-    """The zone of a DPU; must be `zone` if that is given.
+    """The zone of a DPU. If `zone` is given, only this zone is searched.
 
-    Raises NotFound if there is no such DPU yet, and InvalidRequest if several zones have a DPU of this name, because
-    waiting would not help then.
+    Raises NotFound if no zone has the DPU yet; a caller may wait for its registration. Raises InvalidRequest if several
+    zones have a DPU of this name; a caller must then name the zone.
     """
     found = [known for known in zones_of_dpu(dpu, reader.all_zones()) if zone in ("", known)]
     if not found:
@@ -34,7 +34,7 @@ def zone_of_dpu(reader: FoldReader, dpu: str, zone: str) -> str:
 def explanation(
     reader: FoldReader, node: str, dpu: str, zone: str, held: Held | None, *, is_past: bool
 ) -> pb.Explanation:
-    """Why the DPU allows or drops traffic of the node. `held` is its table, as its relay reports it. Raises
+    """Why the DPU allows or drops traffic of the node. `held` is the DPU's table, as reported by its relay. Raises
     NotFound."""
     row = reader.zones(reader.partition_number(zone)).dpus.rows.get(dpu)
     if row is None:

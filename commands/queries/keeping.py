@@ -11,7 +11,8 @@ from schemas.api import dpuplane_pb2 as pb
 def note_holds(answer: pb.CommandResult, fleet: FleetState) -> None:
     """Add a note with the hold of the node to each item that is unchanged because its node left before.
 
-    The zone's log determines outcome and reason, so they are the same for every caller. A note describes the present.
+    The outcome and the reason of a leave follow from the zone's log alone, so every caller gets the same ones. The note
+    depends on the present state of fleet instead.
     """
     for item in answer.items:
         member = fleet.members.rows.get(item.name)

@@ -2,8 +2,8 @@
 
 A position in a partition of topic zones is awaited in two ways. A query about a zone waits until this replica has
 folded that partition up to the position. A query about the fleet waits until topic fleet has received every change that
-the partition accepted below the position: either fleet has taken all changes below the position, or the partition has
-no change below it left to forward.
+the partition accepted below the position. This is the case if fleet's mark for the partition is at or after the
+position, or if the partition has no change left to forward.
 """
 
 from __future__ import annotations

@@ -60,7 +60,8 @@ def _column(values: list[T], absent: T) -> list[T]:
 
 
 def _valid(event: IndicesClaimed | IndicesReleased, items: Sequence[object] | str) -> NewEvent:
-    """The event, if it is valid. `items` are the items of its columns, or the fault. Raises InvalidRequest."""
+    """The event, if it is valid. `items` is the result of reading the event's columns: the items, or the fault as text.
+    Raises InvalidRequest."""
     require(items if isinstance(items, str) else None)
     return NewEvent(CLIQUES, event.domain, event)
 

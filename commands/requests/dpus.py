@@ -1,8 +1,8 @@
 """Requests about DPUs, as events. Their key is the zone, as for its nodes: one partition decides both.
 
-Values that a BMC or a provisioner would connect to have stricter rules here than in the folds. An image is a name that
-the BMC looks up, never an address. A BMC's address has no credentials, and is not the address where clouds serve
-credentials (instance metadata).
+A BMC or a provisioner could be made to connect to an address in a request, so images and BMC addresses have stricter
+rules here than in the folds. An image must be a name that the BMC looks up, never an address. A BMC's address must not
+contain credentials, and must not be the address of a cloud's metadata service, which serves credentials.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Requests about the nodes of one zone, as events.
 
-A join has nodes or columns. The log has columns, and the bulk path passes them through. Both forms are checked by the
-rules of the zone fold, so both are refused with the same sentences.
+A join request contains either a list of nodes or columns, which have one list per field of the nodes. The log stores
+columns, so a request with columns needs no conversion. Both forms are checked by the rules of the zone fold, so a fault
+has the same sentence in both.
 """
 
 from __future__ import annotations
@@ -67,8 +68,8 @@ def validated(event: NodesJoined | NodesChanged | NodesLeft) -> NewEvent:
 
 
 def _columns_as_given(given: pb.NodeColumns) -> dict[str, Any]:
-    """Columns from the request. Raises InvalidRequest, before the items are checked, for more items than a record may
-    have.
+    """Columns from the request. Raises InvalidRequest if there are more label sets than a record may have items, before
+    any of them is sorted.
     """
     if len(given.label_sets) > MAX_ITEMS:
         raise InvalidRequest(f"label_sets: {len(given.label_sets)} items must be at most {MAX_ITEMS}")

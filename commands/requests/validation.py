@@ -23,7 +23,7 @@ class InvalidRequest(PermanentError):
 
 
 class NewEvent(NamedTuple):
-    """An event to append to the partition of a topic that has this key."""
+    """An event to append. The key selects the partition of the topic."""
 
     topic: str
     key: str

@@ -1,4 +1,4 @@
-"""Denials: each is counted and logged with its peer; the log handler samples them.
+"""Counts denied calls, and logs each of them with its peer.
 
 Denials can be signs of an attack, so the log must show them. The log handler of the process writes a few lines per peer
 and counts the others (deploy/telemetry/peer_log_sampler), so a caller that is denied in a loop does not fill a disk.

@@ -1,8 +1,8 @@
 """Limits of one principal on one server: call rate, concurrent calls, message size.
 
-A token bucket per principal keeps one caller's loop from starving the others; it is filled by the clock that is passed
-in. A refused call was not read, so the client may retry it later. gRPC limits connections and streams only, and
-libraries with token buckets (aiolimiter) make callers wait in place of refusing them.
+A token bucket per principal keeps one caller's loop from starving the others. A refused call has not reached its
+handler, so the client may retry it later. gRPC limits connections and streams only. Libraries with token buckets
+(aiolimiter) make callers wait instead of refusing them.
 """
 
 from __future__ import annotations

@@ -237,7 +237,7 @@ def _decoder(method: MethodDescriptor) -> Callable[[bytes], Message | Undecodabl
 async def _received(
     requests: AsyncIterator[Any], counts: MethodMetrics, check: Callable[[Any], None] = lambda _: None
 ) -> AsyncIterator[Any]:
-    """The requests of a stream, each of which is checked: the stream may last for days."""
+    """Yield the requests of a stream. Each request is checked when it arrives, because the stream may last for days."""
     async for request in requests:
         check(request)
         counts.received_messages += 1

@@ -13,7 +13,8 @@ Changes = Mapping[str, Any]
 
 
 class ChangeRing:
-    """Changes since the position `begin`, at most `most` keys; older ones are dropped."""
+    """Changes since the position `begin`, with at most `most` keys. At this limit the oldest changes are dropped, and
+    `begin` advances."""
 
     def __init__(self, begin: int, most: int) -> None:
         self.begin = self.end = begin
@@ -22,7 +23,7 @@ class ChangeRing:
         self._entries: deque[tuple[int, Changes]] = deque()
 
     def add(self, end: int, changes: Changes) -> None:
-        """Add the changes of the records from the ring's end to position `end` (exclusive)."""
+        """Add the changes of the records from position `self.end` to the new position `end` (exclusive)."""
         assert end >= self.end, "positions only grow"
         self.end = end
         if not changes:

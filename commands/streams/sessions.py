@@ -79,7 +79,8 @@ class SessionKeeper:
         self._heard_s: dict[str, float] = {}
         """The loop's time of the last message, by session of this process."""
         self._silent_s: dict[OpenSession, float] = {}
-        """The loop's time since which the agent is silent, by session that this server may expire."""
+        """The sessions that this server may expire, each with the loop's time of the last message of its agent or,
+        without one, of the check that first found the session."""
 
     async def keep(
         self, requests: AsyncIterator[pb.KeepSessionRequest | UndecodableRequest], call: Call
@@ -142,7 +143,7 @@ class SessionKeeper:
             raise LogUnavailable(f"session: {result.reason}")
 
     async def _overdue(self) -> list[OpenSession]:
-        """The sessions that were silent for the lease."""
+        """The sessions whose agents have been silent for the duration of the lease."""
         now_s, ranks = asyncio.get_running_loop().time(), self._ranks()
         silent: dict[OpenSession, float] = {}
         for partition in self._replica.partitions(CLIQUES):

@@ -26,7 +26,8 @@ from schemas.api import dpuplane_pb2 as pb
 
 _CHANGES_PER_MESSAGE = 200
 BOOKMARK_S = 2.0
-"""The shortest time between two responses of a list without changes: the log may advance a thousand times a second."""
+"""Minimum time between two responses without changes, which tell a watcher the new position only. The log may advance a
+thousand times per second."""
 EVERY_LIST = (
     pb.WatchRequest(nodes=pb.ListNodesRequest()),
     pb.WatchRequest(dpus=pb.ListDpusRequest()),
