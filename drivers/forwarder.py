@@ -2,8 +2,8 @@
 
 Each zones partition has three tasks: one forwards changes of the zone to fleet, one delivers the records in fleet's
 outbox to the zone, and one confirms to the zone what fleet has folded, so that the zone prunes its outbox. All three
-are functions of the states. Two concurrent forwarders are harmless: the folds accept only records that continue at
-their marks.
+are functions of the states. Two concurrent forwarders are harmless: a fold has a mark, the end of the last range that
+it accepted from the sender, and refuses a range that does not begin at the mark.
 
 The forwards of all partitions share the one partition of fleet, so batches adapt to its speed. The first change after
 an idle time is forwarded at once. The next forward waits as long as the last one took, times the number of forwarding
@@ -32,7 +32,7 @@ from projections.forwarding.zones_to_fleet import forward
 from schemas.events import Event, MembershipChanged, OutboxAcknowledged
 
 WINDOW_MAX_S = 0.5
-"""Longest linger of a batch of changes after a forward."""
+"""Maximum time after a forward in which changes gather for the next one."""
 LANDING_S = 2.0
 """Longest wait for the fold to show an append. After it the record is appended again: an append of unknown outcome
 may have failed."""

@@ -28,7 +28,7 @@ APPEND_TIMEOUT_S = 5.0
 
 
 RANK_MAX = 3
-"""Turns of this rank and of all higher ranks are counted together."""
+"""The highest rank in `turns`, which counts the turns of all higher ranks too."""
 
 
 class InternalEvents:
@@ -46,8 +46,8 @@ class InternalEvents:
         self._role = role
 
     async def wait_for_turn(self, subject: str, partition: Partition, is_met: Callable[[], bool]) -> bool:
-        """Wait for our turn. Returns True if another replica has appended the event by then: `is_met` holds in the fold
-        of the partition."""
+        """Wait for our turn. Returns True if another replica has appended the event in the meantime, so that `is_met`
+        has become true in the fold of the partition."""
         rank = self._ranks.rank(subject, self._role)
         if rank and await self._replica.fold_waits.wait_for(is_met, partition, timeout_s=rank * TURN_S):
             return True

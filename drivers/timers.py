@@ -4,8 +4,9 @@ A deadline is an append time, and host clocks jump: a clock set one hour ahead w
 timer therefore waits by the loop's monotonic clock. It computes the remaining time when the deadline is folded, from
 fold times; the host's clock is used only for deadlines that exist at the start.
 
-The event counts only if its own append time has reached the deadline. If it has not, the fold time gives the remaining
-wait. Timers append in order of rank, and only while the fold has the deadline.
+The event counts only if its own append time has reached the deadline. If the event was appended too early, the timer
+computes the remaining wait from the fold time. Timers append in order of rank, and only while the fold has the
+deadline.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ RETRY_S = 2.0
 
 
 class Deadline(NamedTuple):
-    """A deadline of a fold: its append time, kind and subject, the key of the records about the subject, and the time
-    between its setting and the deadline.
+    """A deadline of a fold: its append time, kind and subject, the key of the records about the subject, and the full
+    time limit that began when the deadline was set.
     """
 
     deadline_ms: int

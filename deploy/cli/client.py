@@ -103,7 +103,7 @@ class Client:
 
     @property
     def command_id(self) -> str:
-        """The given id. Empty if none was given: the command then cannot be repeated under its id."""
+        """The id that all commands of this client share; empty if each command gets an id of its own."""
         return self._command_id
 
     def next_command_id(self) -> str:

@@ -143,7 +143,8 @@ class Agent:
                 raise GoAwayReceived(message)
 
     async def _take(self, frame: Frame, link: Link) -> None:
-        """Apply one frame. The next frame waits in the link, and the relay sends no more than one ahead."""
+        """Apply one frame. In the meantime the next frame waits in the link; the relay sends at most one frame
+        ahead."""
         result = await self._table.take(frame, partial(self._received, frame, link))
         if isinstance(result, TableStatus):
             link.send(agent_messages.encode(Ack([result], [])))

@@ -1,8 +1,9 @@
 """A DPU's table and its device: validate a frame, apply it, save the table, and read the device back.
 
 An acknowledgement of the device is not sufficient. The device may fail during a frame, acknowledge it without applying
-it, or lose rules to another program. Its table is therefore read back for every heartbeat. After a difference, the next
-frame is not applied as a delta: the device is reconciled to the new table from any present content.
+it, or lose rules to another program. Its table is therefore read back for every heartbeat. If the table differs, the
+next frame is not applied as a delta. Instead, the device is told to hold the whole new table, whatever it holds now
+(`Device.restore`).
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The agent has validated the frame and computed the resulting table. The device receives the steps between the two
 tables, in an order without a gap in protection, and returns the result. A device may be slow, fail, or report a false
-success, so its table is read back. A device that finishes before it returns reports this in the return value and needs
-no timer.
+success, so its table is read back. A call that finishes at once returns its result; a slow call returns an awaitable.
+So the agent needs timers for slow calls only.
 """
 
 from __future__ import annotations
@@ -41,5 +41,6 @@ class Device(Protocol):
         ...
 
     def restore(self, table: DeviceTable) -> bool | Awaitable[bool]:
-        """Make the device hold `table` from any present content, without emptying it first; otherwise like `apply`."""
+        """Make the device hold `table`, whatever it holds now, without emptying it first. The result and the errors are
+        as of `apply`."""
         ...

@@ -42,7 +42,7 @@ class DeviceFaults(NamedTuple):
     """Mean number of reboots per device and hour."""
     reboot_s: float = 5.0
     old_share: float = 0.5
-    """Share of reboots after which the device has an older table; it has none after the others."""
+    """Share of reboots after which the device has an older table. After the other reboots it has no table."""
     capacity: int = 1_000_000
     """Maximum prefixes that a device can hold."""
     small_share: float = 0.0

@@ -27,7 +27,7 @@ SLOW_S = 0.05
 """A device that takes longer acknowledges the receipt of the frame first."""
 
 REBOOTS_S = 5.0
-"""Longest interval of the random draws of rebooting devices."""
+"""Maximum time between two random draws of the devices that reboot."""
 
 TABLES_KEPT = 64
 

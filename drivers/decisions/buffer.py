@@ -1,7 +1,7 @@
 """The decisions of one slice of folding, on their way from the fold to the writer of the decisions topic.
 
-The replica that folds waits until the buffer is empty before it folds on, so the buffer holds the decisions of one
-slice of one partition at most (`ReplicaLimits` bounds a slice).
+The replica waits until the buffer is empty before it folds the next slice. So the buffer holds the decisions of at most
+one slice of one partition (`ReplicaLimits` bounds a slice).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class DecisionBuffer:
                 yield from decided_records_of(decided)
 
     def empty(self) -> None:
-        """Drop the decisions, which are all written, so that the replica folds on."""
+        """Drop all decisions after they were written. The replica then folds the next slice."""
         self._decisions.clear()
         self._filled.clear()
         self._emptied.set()

@@ -50,10 +50,11 @@ CHECK_S = 0.5
 APPEND_TIMEOUT_S = 5.0
 
 SKEW_MS = 60_000
-"""Largest difference of two brokers' clocks with which written decisions are still recognized."""
+"""Allowance for differences between the brokers' clocks: the topic is read from this long before the append of the
+first record whose decision may be missing."""
 
 RETENTION_MS = 30 * 86_400_000
-"""The retention of the topic: older decisions would expire at once, and are not written."""
+"""The retention of the topic. Older decisions are not written, because they would expire at once."""
 
 
 class DecisionWriter:
@@ -125,7 +126,7 @@ class DecisionWriter:
 
     async def _follow_topic(self, starts: Mapping[Partition, int], ends: Mapping[Partition, int]) -> None:
         async def unchecked() -> None:
-            """Accept any log: no decision depends on this topic."""
+            """Check nothing before a connection: no decision depends on this topic."""
 
         unread = {partition for partition, end in ends.items() if starts[partition] < end}
         if not unread:
@@ -169,7 +170,8 @@ class DecisionWriter:
         await self._write_batch(batch)
 
     async def _write_batch(self, batch: Sequence[DecidedRecord]) -> None:
-        """Append these decisions. Returns when the topic has all of them: no later decision is appended before that."""
+        """Append these decisions. Returns when the topic has all of them, so that no later decision is appended
+        earlier."""
         due = await self._due(batch)
         slices, values = _Slices(), {}
         for decision in due:
@@ -186,7 +188,7 @@ class DecisionWriter:
             due = self._missing(failed)
 
     async def _due(self, batch: Sequence[DecidedRecord]) -> Sequence[DecidedRecord]:
-        """Wait until it is our turn to write, and return the decisions that are missing then."""
+        """Wait until it is our turn to write. Returns the decisions of the batch that the topic lacks at that time."""
         while due := self._missing(batch):
             rank = self._ranks.rank(ROLE, ROLE)
             wait_ms = due[0].at.append_ms + rank * TURN_MS - self._now_ms()
@@ -211,7 +213,8 @@ class DecisionWriter:
         return self._log.append(topic, key_of(decision.at).encode(), value, timeout_s=APPEND_TIMEOUT_S)
 
     def _has_failed(self, decision: DecidedRecord, result: BaseException | None) -> bool:
-        """Whether an append with this result may not have landed. Raises an error that is no failure of the log."""
+        """Whether an append with this result may not have landed. Raises the error if it is fatal or does not come from
+        the log."""
         if result is None:
             return False
         if isinstance(result, FatalError) or not isinstance(result, PlaneError):

@@ -1,8 +1,9 @@
 """The decisions that the decisions topic has, inferred from the newest ones of each source partition.
 
 A writer has at most AT_ONCE appends in flight, and begins a batch only when the topic has every earlier decision of the
-source. So only the newest AT_ONCE decisions of a source in the topic may have gaps between them: every decision before
-these is written. Therefore a few offsets per source are enough, and reading may begin anywhere in the topic.
+source. So gaps are possible only among the newest AT_ONCE decisions of a source in the topic, and all older decisions
+of the source are written. It is therefore sufficient to remember a few offsets per source, and to begin to read
+anywhere in the topic.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Written:
 
     def __init__(self) -> None:
         self.floor = 0
-        """Every decision of a lower offset is written."""
+        """The decisions about all records below this offset are written."""
         self._heap: list[int] = []
         self._recent: set[int] = set()
 

@@ -1,8 +1,9 @@
 """Writes Kubernetes Events about objects, behind every other write of the edge.
 
-Events inform people, and no part of the plane reads them. So they use only requests that the budget has to spare, one
-at a time, and a failing API server makes only the Events wait. The right to create and patch is enough: the answer to
-an empty patch shows an Event that another process, or an earlier run of this one, has written.
+Events inform people, and no part of the plane reads them. So their requests are sent one at a time, and only while the
+budget is not needed for other requests. If the API server fails, only the Events wait. The writer needs the rights to
+create and to patch Events, but not to read them. If another process, or an earlier run of this one, has written an
+Event, the writer sends an empty patch, whose response contains the Event.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _LOGGED = frozenset((1, 10, 100, 1_000))
 
 
 class _Found(msgspec.Struct, frozen=True):
-    """The field of an Event that a repetition continues."""
+    """The part of an existing Event that a repetition changes: its count."""
 
     count: int = 1
 

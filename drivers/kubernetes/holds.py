@@ -42,7 +42,7 @@ class HoldObjects:
         self._now_ms = now_ms
         self._report = report
         self._reported: dict[str, tuple[str, str]] = {}
-        """The uid of an object and the state that was reported of it, by the object's name."""
+        """The uid and the last reported state of each object, by the object's name."""
         self._oldest_kept = 0
 
     async def begin_pass(self, changed: set[Partition] | None, found: Mapping[str, Observed]) -> Iterable[str]:

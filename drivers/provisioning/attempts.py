@@ -23,7 +23,8 @@ class CallTiming(NamedTuple):
     call_s: float = 30.0
     """Timeout of one call."""
     prompt_s: float = 1.0
-    """A call that takes longer releases its slot: it only waits, and must not delay other calls."""
+    """Time after which a call releases its slot. It only waits for its device from then on, and must not delay other
+    calls."""
     poll_s: float = 0.2
     """First interval of polling a task; each further one is 1.5 times as long."""
     poll_max_s: float = 5.0
@@ -36,7 +37,7 @@ class AttemptSuperseded(Exception):
 
 class Attempt(NamedTuple):
     """The context of an attempt. `check` raises AttemptSuperseded. `until_thawed` waits until the DPU's zone is not
-    frozen. `calls` limits the concurrent calls of this process, except calls that devices leave hanging.
+    frozen. `calls` limits the concurrent calls of this process; calls that take longer than `prompt_s` do not count.
     """
 
     dpu: Dpu

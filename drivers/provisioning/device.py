@@ -19,18 +19,20 @@ from projections.zones.dpus.phases import OS_INSTALLING, REBOOTING
 from projections.zones.rows import Dpu
 
 _IMAGE_SHOWN = 253
-"""Maximum characters of an image's name in a message: long enough for the end, where names often differ."""
+"""Maximum characters of an image's name in a message. The longest name that a request may have is shown whole, because
+names often differ at their end only."""
 
 TOKENS_PER_MS = 1 << 20
-"""Tokens per millisecond of log time: more than the attempts at one DPU that can start within a millisecond."""
+"""Number of tokens for each millisecond of log time. It exceeds the number of attempts at one DPU that can start within
+a millisecond."""
 
 
 def token_of(dpu: Dpu) -> int:
     """The fencing token of the running attempt: the log time of its start, and its number.
 
-    A device outlives its registration. Its DPU may be deleted, and registered in a zone of another partition with lower
-    offsets, and a restored log counts attempts again from its cut. With the number alone, a device that had seen higher
-    numbers would refuse all later attempts.
+    The number alone is not sufficient, because a device refuses numbers below the highest one that it has seen. Numbers
+    can become lower: attempts are counted from the offset of the DPU's registration, and the DPU may be deleted and
+    registered again in a partition with lower offsets. A restored log also counts attempts again from its cut.
     """
     return dpu.began_ms * TOKENS_PER_MS + dpu.attempt
 
@@ -75,7 +77,8 @@ async def _adopted(attempt: Attempt, bmc: Bmc, device: Reading) -> Task | None:
 
 
 def _is_owned(dpu: Dpu, token: int) -> bool:
-    """Whether this token belongs to an attempt at the present phase of this registration, and is not disowned."""
+    """Whether this token belongs to an attempt of this registration at its present phase, whose tasks may be adopted
+    (`Dpu.disowned`)."""
     number = dpu.disowned + (token - dpu.disowned) % TOKENS_PER_MS
     return dpu.disowned < number <= dpu.attempt and token - number >= dpu.since_ms * TOKENS_PER_MS
 
@@ -117,7 +120,8 @@ def _check_facts(facts: Mapping[str, str]) -> None:
 
 
 def _is_rebooted(dpu: Dpu, device: Reading) -> bool:
-    """Whether the required reboot has happened already: an earlier attempt may have rebooted without a report."""
+    """Whether the required reboot has happened already. An earlier attempt may have rebooted the device without
+    reporting it."""
     before = dpu.facts.get("boot_id", "")
     return dpu.phase == REBOOTING and before != "" and device.boot_id not in ("", before)
 

@@ -46,14 +46,14 @@ class ProvisionerSettings(NamedTuple):
     attempts_at_once: int = 1_000
     """Concurrent attempts in this process; most of them wait for a device."""
     calls_at_once: int = 64
-    """Concurrent calls to devices in this process, except calls that a device leaves hanging."""
+    """Concurrent calls to devices in this process, without calls that take longer than `calls.prompt_s`."""
     lost_after_s: float = 3.0
     """Time without an actor's beacon after which its attempt is lost."""
     pause_s: float = 0.02
     """Shortest time between two checks of a partition."""
     idle_check_s: float = 1.0
-    """Longest time between two checks of a partition with running attempts (a beacon ends without a record), or with
-    steps that wait for a thaw."""
+    """Longest time between two checks of a partition with running attempts, or with steps that wait for a thaw. The
+    loss of a replica's beacon is no record, so the fold does not change with it."""
     landing_s: float = 2.0
     """Longest wait for the fold to show an append. After it the event is appended again, because an append of
     unknown outcome may have failed."""
@@ -295,7 +295,7 @@ class Provisioner:
         return None if dpu is None else step._replace(dpu=dpu)
 
     def _moved(self, step: _Step) -> bool:
-        """Whether the step has changed since it was read; progress is no change."""
+        """Whether the step has changed since it was read. Progress does not count as a change."""
         now = self._now(step)
         return now is None or _step_version(now.dpu) != _step_version(step.dpu)
 
@@ -318,8 +318,8 @@ class Provisioner:
         return self._states.fleet.is_frozen(step.dpu.zone)
 
     def _left_s(self, step: _Step) -> float:
-        """The remaining time of an attempt of ours. It is counted from before the append of StepStarted, so that it
-        ends no later than in the log, and does not depend on the clocks of either host, which may differ by hours.
+        """The remaining time of an attempt of this actor. The time runs on the loop's clock from before the append of
+        StepStarted. So it ends here no later than in the log, even if the clocks of hosts differ by hours.
         """
         now_s = asyncio.get_running_loop().time()
         taken_s = self._taken_s.setdefault((step.partition, step.name), now_s)

@@ -7,8 +7,8 @@ rate, and gives each refused agent a time of its own: the next free place in the
 Every identity (a DPU's certificate, or else an address) has a share of that rate. Without shares, ten connections that
 ignored their retry times kept another DPU out for 45 s: they took every free place, and each of their refusals extended
 the queue. A request beyond the share of its identity therefore takes no place in the queue. A refused DPU has one place
-there, and refusing it again before its retry time gives it no second one. A DPU that returns at its retry time finds
-capacity reserved for it, since retry times are given at the admitted rate.
+in the queue. If it returns before its retry time and is refused again, it gets no second place. A DPU that returns at
+its retry time finds capacity reserved for it, since retry times are given at the admitted rate.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from collections.abc import Callable
 
 ADVICE_S_MAX = 30.0
 DPU_AT_ONCE, DPU_EVERY_S = 5.0, 2.0
-"""The number of links that one DPU may open at once, and the seconds per further link: a DPU needs one link, and may
-lose a few."""
+"""The number of links that one DPU may open at once, and the seconds until each further one. A DPU needs one link, and
+may lose a few."""
 SHARED_IDENTITY_SHARE = 0.5
 """Share of the rate for an identity of many DPUs: an address without TLS, a simulator."""
 IDENTITIES_MAX = 20_000

@@ -4,8 +4,8 @@ message.
 DPUs of a link with equal states share one value (see `DeliveryStates`), so a thousand simulated DPUs that change
 together cost as much as one. The rules:
 
-- At most WINDOW frames are in flight to a DPU. It gets the next frame after its answer, and that frame merges all
-  changes since: a slow DPU adds no cost, delays no other DPU, and is at most one delta behind.
+- At most WINDOW frames are in flight to a DPU. When the DPU has answered, it gets one frame with all changes since its
+  previous frame. So a slow DPU adds no cost, delays no other DPU, and is at most one delta behind.
 - A DPU's table is the one that it reports, not the one that was sent. Heartbeats repeat the report, so a lost answer or
   frame is repaired by the next one.
 - If a reported digest differs from the known digest of the version, the DPU gets a snapshot.
@@ -121,8 +121,8 @@ def after_heartbeat(
 ) -> DeliveryState:
     """The state after a heartbeat, which is handled like an ack.
 
-    In addition, it reveals lost frames. The frames in flight are lost if the last of them was sent before `lost_before`
-    and the heartbeat does not show the first of them as received in this epoch.
+    In addition, it reveals lost frames. The frames in flight are lost if two conditions hold: the newest of them was
+    sent before `lost_before`, and according to the heartbeat the DPU has not received the oldest of them in this epoch.
     """
     after = after_ack(state, status, epoch, known)
     if not after.in_flight or after.sent_at >= lost_before:

@@ -20,7 +20,8 @@ SMALL_BYTES = 4_096
 CACHE_BYTES_MAX = 64 * 1024 * 1024
 PREFIX_BYTES = 5
 ENTRY_BYTES = 512
-"""Overhead of a frame in the cache. It counts because DPUs choose the versions that they claim to have."""
+"""Overhead of a frame in the cache. It counts towards the limit, so that many small frames cannot fill the memory: DPUs
+may claim to have any version, and each version needs a frame of its own."""
 
 
 class EncodedFrame(NamedTuple):
@@ -41,10 +42,10 @@ class FrameCache:
         self._bytes = 0
 
     def frame(self, zone: str, current: CurrentTable, since: int) -> EncodedFrame:
-        """The frame from version `since` (0: the empty table) to the zone's current version, or to a later one.
+        """The frame from version `since` (0: the empty table) to the zone's current version.
 
-        `current` is the last read of the zone. A frame that is not cached is computed from the present folds, in which
-        the zone may already have another rule list; it is cached under that list.
+        `current` is the caller's last read of the zone. If its frame is not cached, a frame is computed from the
+        present folds. It may lead to a later version than `current`, and is cached under the zone's present rule list.
         """
         frame = self._frames.get((current.key, current.version, since))
         return frame or self._get_or_encode(zone, self._source.current(zone, current.version), since)

@@ -4,7 +4,8 @@ A relay folds the log itself, so it needs no other process, and any number of re
 change of the log it computes each zone's table, encodes one frame per rule list and base version, and sends the same
 bytes to every link. A pass over all links yields every few milliseconds; the next pass takes all changes since. The
 cost of a pass hardly depends on the number of changes. Under load, a pause follows each pass, so that the process has
-time to read the log. The pause is no longer than the present delay of changes, so a single change is not delayed.
+time to read the log. The pause is at most the time that the oldest change had waited for the pass. A single change
+hardly waits, so almost no pause follows it.
 
 A DPU resumes at any relay from its (epoch, version, digest): versions are positions in the log and are the same for
 every relay. The DPUs' tables are reported to the log as aggregates (`reports`), never one by one.
@@ -138,7 +139,7 @@ class Relay:
         return {name: self.zone_devices(name) for name in sorted(self.zones)}
 
     def dpus_ahead_of_log(self) -> int:
-        """The number of DPUs with tables newer than the log, which was restored from a time before them."""
+        """The number of DPUs whose tables are newer than the log, because the log was restored from an older backup."""
         return sum(len(zone.ahead_of_log) for zone in self.zones.values())
 
     def zone_devices(self, zone: str) -> dict[str, Held]:

@@ -29,7 +29,8 @@ NAMES_MAX = 100
 """Maximum DPUs named in one report, to keep the record small. The next report names the others."""
 
 ENTRIES_MAX = 300
-"""Maximum pairs of version and level in one report: the newest, since a DPU with a version has had all before it."""
+"""Maximum pairs of version and level in one report. The newest pairs are reported, because a DPU with a version has the
+changes of all earlier versions."""
 
 SETS_BYTES_MAX = 768 * 1024
 """Maximum bytes of all sets of ordinals in one report. A record may have 1 MiB; the rest is for names and reasons. For

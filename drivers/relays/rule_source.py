@@ -31,7 +31,8 @@ class RuleSource(Protocol):
         ...
 
     def knows(self, epoch: int, version: int) -> bool:
-        """Whether the log holds the records behind this epoch and version; a restored log may lack them."""
+        """Whether the log has the records from which a table of this epoch and version was computed. A restored log may
+        lack them."""
         ...
 
     async def changed(self) -> bool:
@@ -45,7 +46,7 @@ class RuleSource(Protocol):
         ...
 
     def delta(self, zone: str, since: int) -> Delta | None:
-        """The delta from version `since` to the current one; None if `since` is too old to be known."""
+        """The delta from version `since` to the current version; None if `since` is too old to be known."""
         ...
 
     def snapshot(self, zone: str) -> Delta: ...
@@ -57,7 +58,8 @@ class RuleSource(Protocol):
         ...
 
     def registrations(self, zone: str) -> object:
-        """A value that differs from all earlier ones when a DPU of the zone has got or lost its ordinal."""
+        """A value for comparison. It is replaced by a new, different value whenever a DPU of the zone gets or loses its
+        ordinal."""
         ...
 
     def dpu_count(self, zone: str) -> int: ...

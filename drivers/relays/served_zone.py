@@ -85,8 +85,8 @@ class ServedZone(Generic[S]):
         self.pending = ReportBuffer()
         self.snapshot_limiter = DpuRateLimiter(SNAPSHOTS_AT_ONCE, SNAPSHOT_EVERY_S)
         self.unsent_version_limiter = DpuRateLimiter(UNSENT_VERSIONS_AT_ONCE, UNSENT_VERSION_EVERY_S)
-        """Limits deltas from versions that this relay has not sent: computing one from the history is slow, and a DPU
-        may claim any version."""
+        """Limits deltas from versions that this relay has not sent. To compute such a delta from the history is slow,
+        and a DPU may claim any version."""
         self.sessions: dict[S, None] = {}
         """The sessions in order of arrival. The order of a set differs from run to run."""
         self.links: dict[str, tuple[DpuLink, int]] = {}
@@ -111,8 +111,8 @@ class ServedZone(Generic[S]):
 
     @property
     def is_frozen_now(self) -> bool:
-        """Whether a freeze forbids sending. Frames are computed from the present folds, which may have reached a freeze
-        and changes after it since `refresh`.
+        """Whether a freeze forbids sending, as of `refresh` or now. Frames are computed from the present folds, which
+        may already contain changes after a freeze that began after `refresh`.
         """
         return self.frozen or self._source.is_frozen(self.name)
 

@@ -5,8 +5,8 @@ appends to the log. asyncio's server accepts without a limit and creates a proto
 limit in the protocol would miss connections that never finish it. This listener checks the limits before the handshake
 and closes excess connections at once.
 
-The kernel aborts a connection whose peer takes no sent bytes for `stalled_s` (TCP_USER_TIMEOUT). Otherwise a
-closing connection with unsent bytes would keep its file for as long as its peer likes.
+The kernel aborts a connection if its peer accepts none of the pending bytes for `stalled_s` (TCP_USER_TIMEOUT).
+Otherwise a closing connection with unsent bytes would keep its file descriptor for as long as its peer likes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ConnectionLimits(NamedTuple):
     handshake_s: float = 10.0
     """Longest TLS handshake."""
     stalled_s: float = 60.0
-    """Longest time in which a peer may take no sent bytes."""
+    """A connection is aborted if its peer has accepted none of the pending bytes for this time."""
 
 
 def peer_of(address: tuple[Any, ...]) -> str:

@@ -2,9 +2,9 @@
 
 Both ends frame their messages themselves and write them to the connection's transport, which never waits and reports
 its unsent bytes. This needs no task and no queue per link; aiohttp's own `send` waits for slow peers. A server's
-WebSocket frames are not masked, so one message has the same bytes for every client and is framed once.
-The agent dials with aiohttp's client; only its sending is ours, because `Link.send` limits the unsent bytes, and
-aiohttp's sending is a coroutine that may wait.
+WebSocket frames are not masked, so one message has the same bytes for every client and is framed once. The agent dials
+and receives with aiohttp's client, but does not send with it: aiohttp's `send` is a coroutine that may wait, whereas
+`Link.send` never waits and limits the unsent bytes.
 """
 
 from __future__ import annotations
