@@ -44,7 +44,8 @@ class CompletedName(click.ParamType[str]):
 
 
 def _asked(ask: NameSource, given: Mapping[str, Any]) -> list[str]:
-    """Names from the plane, queried with the connection options of the line. Empty if the query is late or fails."""
+    """Names from the plane, queried with the connection options of the command line that is completed. Empty if the
+    query is late or fails."""
     from deploy.cli.errors import NotFoundError, Refused, Unreachable
     from deploy.cli.options import make_client
 

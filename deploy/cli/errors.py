@@ -31,7 +31,7 @@ LIST_COMMANDS = {
     Reason.CLIQUE_NOT_FOUND: "cliques list",
     Reason.HOLD_NOT_FOUND: "holds list",
 }
-"""The command that lists the existing names, by the reason code of an error about an unknown name."""
+"""For each reason code of an unknown name, the command that lists the existing names."""
 
 
 class NotFoundError(click.ClickException):
@@ -59,7 +59,8 @@ class StillFoldingError(Unreachable):
 
 
 SENT_COMMAND_IDS = "deploy.cli.sent_command_ids"
-"""Key in the click context for the ids of the sent commands, for errors that hide the results of the commands."""
+"""Key in the click context for the ids of the sent commands. An error message names these commands if their results
+cannot be printed."""
 
 _IDS_SHOWN = 5
 

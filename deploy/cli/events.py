@@ -224,7 +224,8 @@ def _print(
 
 
 async def _while_read(showing: Coroutine[Any, Any, None]) -> None:
-    """Print until the end, or until stdout has no reader. Writes fail only at the next event, perhaps much later."""
+    """Print until the end, or until stdout has no reader. The reader is checked at intervals, because a write would
+    fail only at the next event, perhaps much later."""
 
     async def look() -> None:
         while True:

@@ -49,9 +49,9 @@ def held_by_import(
 ) -> tuple[int, list[int]]:
     """The number of nodes that holds of this import keep in their earlier state, and the numbers of these holds.
 
-    The responses are at least as new as `position`. A hold of new nodes has no command id: it belongs to this import if
-    it changed during the import. Only then are the nodes read again, because reading a large plane takes longer than
-    the import.
+    The responses are at least as new as `position`. A hold of new nodes has no command id. It belongs to this import if
+    it was created or changed during the import. The nodes are read again only if there is such a hold: reading a large
+    plane takes longer than the import.
     """
     client.raise_min_position(position)
     own = [hold for hold in _holds(client) if hold.command_id in client.sent_command_ids]

@@ -35,7 +35,7 @@ _CONFIG = click.option(
 
 
 def log_options(function: F) -> F:
-    """Pass `log_source` to a command: a LogSource, or None if no option names a log and the server is asked."""
+    """Pass `log_source` to a command: the named log, or None. With None, the command asks the server for its log."""
 
     @functools.wraps(function)
     def run(*, config: Path | None, **given: Any) -> None:
@@ -56,7 +56,7 @@ def _one_engine(context: click.Context, data: Path | None, kafka: str) -> tuple[
     """The folder or the brokers of the log. Both are empty if a flag names a server and no flag names the log.
 
     Flags override environment and file, so --data overrides DPUPLANE_KAFKA and --kafka overrides DPUPLANE_DATA. Raises
-    UsageError if both come from the same place.
+    UsageError if a folder and brokers are both given by flags, or both by environment and file.
     """
     by_flag = {name for name in ("data", "kafka", "servers") if _is_flag(context, name)}
     if by_flag == {"servers"}:

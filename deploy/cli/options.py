@@ -176,7 +176,7 @@ def _connection_options(function: F) -> F:
 
 def _check_utf8(context: click.Context) -> None:
     """Raises BadParameter for text that is not UTF-8, because protobuf cannot encode it. Python decodes invalid
-    bytes of the command line as surrogates. A path may contain surrogates."""
+    bytes of the command line as surrogates. Paths are not checked, because the name of a file may be any bytes."""
     for parameter in context.command.params:
         for text in _texts(context.params.get(parameter.name or "")):
             if not is_utf8(text):

@@ -41,7 +41,7 @@ class ProgressLine:
         click.echo(f"\r\x1b[K{self._what}: {share:.0%}, {what}, {left_s:.0f} s left", err=True, nl=False)
 
     def _is_due(self) -> bool:
-        """Whether it is time to print; the caller then prints."""
+        """Whether it is time to print. If so, the caller must print: this call counts as a print."""
         now_s = time.monotonic()
         if not self._shows or now_s - self._began_s < FIRST_S or now_s - self._shown_s < EVERY_S:
             return False

@@ -1,7 +1,7 @@
 """The log of a plane, read through its API: for commands without access to the folder or the brokers of the log.
 
-Threads call gRPC's blocking library, because the command line has no event loop of its own, and uses the same client
-for queries.
+The calls use gRPC's blocking library, in threads: queries use the same client, and the command line has no event loop
+of its own for them.
 """
 
 from __future__ import annotations

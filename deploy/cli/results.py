@@ -22,7 +22,8 @@ _PRECEDENCE = (
     pb.OUTCOME_UNCHANGED,
     pb.OUTCOME_REFUSED,
 )
-"""The outcome of several commands is the first of these that any command has: `refused` only if all are refused."""
+"""Outcomes by precedence: the outcome of several commands is the first of these that at least one command has. It is
+`refused` only if every command is refused."""
 
 
 def finish(answer: pb.CommandResult, output: str) -> None:
@@ -129,8 +130,8 @@ Part: TypeAlias = tuple[Sequence[str], pb.CommandResult]
 
 
 def merged_result(answers: Sequence[Part]) -> pb.CommandResult:
-    """Merge the results of several commands into one. The merged result has every item of the results, and an
-    item for every other name whose outcome or reason differs from the merged outcome or reason."""
+    """Merge the results of several commands into one, which has all their items. A name without an item gets one if the
+    outcome or reason of its command differs from the merged outcome or reason."""
     if len(answers) == 1:
         return answers[0][1]
     decisive = min((answer for _, answer in answers), key=lambda answer: _PRECEDENCE.index(answer.outcome))

@@ -197,7 +197,8 @@ def node(*, client: Client, output: str, timeout: float, name: str, wanted: str,
 
 
 def _let_through(found: pb.Node, pages: list[pb.Rules]) -> set[str]:
-    """The addresses for which the rules allow some traffic. Pages list the rules in the order in which they apply."""
+    """The node's addresses for which the rules allow some traffic. `pages` has the rules in the order in which they
+    apply."""
     rules = [(ipaddress.ip_network(rule.prefix), _rule(rule)) for page in pages for rule in page.rules]
     masks = TrafficClasses(rule for _, rule in rules).masks
 

@@ -17,7 +17,7 @@ def is_known(client: Client, zone: str) -> bool:
 
 
 def known_zone(client: Client, zone: str, *, otherwise: str = "") -> pb.Zone:
-    """The zone in the plane. Raises Refused for an unknown zone, with `otherwise` as the advice."""
+    """Query a zone. Raises Refused for an unknown zone; `otherwise` is advice at the end of the message."""
     try:
         found: pb.Zone = client.query("GetZone", pb.GetZoneRequest(zone=zone))
     except NotFoundError as error:

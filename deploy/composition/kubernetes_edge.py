@@ -51,7 +51,7 @@ class EdgeSettings:
     """Whether the edge reads objects of the plane's own kinds, and writes their status. Their definitions must be
     installed."""
     users: UserNames | None = None
-    """Which users are which principals. Without it, people's specs and verdicts do not count."""
+    """The principals of the cluster's users. With None, the edge ignores specs and verdicts of people."""
     requests_per_second: float = 50.0
     """Maximum number of writes to the API server per second, on average."""
 

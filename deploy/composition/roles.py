@@ -79,7 +79,8 @@ EXECUTORS: Mapping[str, Callable[[ActorContext], Executor]] = {
     NODE: _device,
     CLUSTER: _device,
 }
-"""Executors of lifecycle steps by name. A simulated device stands for its node and its DPU cluster, too."""
+"""Executors of lifecycle steps by name. The steps of a node and of a DPU cluster have the executor of the device,
+because a simulated device stands for all three."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +148,7 @@ def replica_of(
     tracing: LogTracing | None = None,
 ) -> Replica:
     """The replica of a process. Only a replica that accepts commands may create a new log. A replica with a buffer of
-    decisions folds at the pace of the writer that empties it."""
+    decisions folds only as fast as the writer of decisions empties the buffer."""
     return Replica(
         log,
         folds_of(log.partition_count, roles),

@@ -1,7 +1,7 @@
 """The load of the demo: concurrent commands through the gRPC API, with every result counted.
 
-A refusal stops the demo with the plane's sentence, since its fleet is valid. A command without a response is sent again
-under the same id, as every client may do: it takes effect at most once.
+A refusal stops the demo with the plane's sentence: the fleet of the demo is valid, so the plane should refuse nothing.
+A command without a response is sent again under the same id, as every client may do: it takes effect at most once.
 """
 
 from __future__ import annotations

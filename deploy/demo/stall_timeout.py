@@ -1,7 +1,8 @@
-"""A timeout that restarts with every progress: a busy machine is slow, while a broken plane makes no progress.
+"""A timeout that restarts with each progress: a busy machine makes slow progress, and a broken plane makes none.
 
-A poll counts finished work and its precursors: folded records, applied tables. The wait fails after `STALL_S` without a
-change and more than `CHECKS_MIN` polls: a blocked event loop polls rarely.
+A poll counts the finished parts of a step, and the work that leads to them, such as folded records and applied tables.
+The wait fails when the counts have not changed for more than `STALL_S` and for more than `CHECKS_MIN` polls. Both
+limits are needed, because a blocked event loop polls rarely.
 """
 
 from __future__ import annotations

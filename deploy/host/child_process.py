@@ -1,8 +1,8 @@
 """Child processes of a process of the plane, for work outside its event loop and its memory.
 
 A child gets its parameters as one line of JSON on standard input, and answers in lines of JSON on standard output. It
-ends when its standard input closes, so it never outlives its parent, even if the parent is killed. A child of
-multiprocessing outlives a killed parent.
+ends when its standard input closes, so it never outlives its parent, even if the parent is killed. Python's
+`multiprocessing` is not used, because its child processes outlive a killed parent.
 """
 
 from __future__ import annotations

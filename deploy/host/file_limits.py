@@ -2,8 +2,8 @@
 
 A process without a free descriptor cannot append: RocksDB opens a file for every new part of the log, and every
 connection takes a descriptor too. A reserve of descriptors is therefore set aside for the log, the saved folds and
-outgoing connections, and connections get the others. If these are fewer than the settings allow, the limits of the
-listeners are lowered.
+outgoing connections, and connections get the others. If the settings allow more connections than that, the limits of
+the listeners are lowered.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ RESERVE = 512
 checkpoints that are read, connections to Kafka brokers, BMCs and relays, and pipes to as-of servers.
 """
 HTTP_LEAST_SHARE, API_LEAST_SHARE = 1 / 8, 1 / 4
-"""Minimum shares of the descriptors that the reserve leaves. They apply if these are fewer than the settings ask for,
-so that the page, the probes and the API stay reachable while many agents are connected.
+"""Minimum shares of the descriptors that the reserve leaves for connections. The shares apply if the settings ask for
+more connections than that: the page, the probes and the API then stay reachable while many agents are connected.
 """
 
 
@@ -47,7 +47,8 @@ def file_limit() -> int:
 
 
 def fit_connection_limits(files: int, wanted: ConnectionLimitsPerListener) -> ConnectionLimitsPerListener:
-    """The wanted limits, lowered if their sum does not leave the reserve to a process with `files` descriptors."""
+    """The limits of a process with `files` descriptors: the wanted limits, or lower ones if the wanted ones would use
+    descriptors of the reserve."""
     left = files - min(RESERVE, files // 2)
     if sum(wanted) <= left:
         return wanted

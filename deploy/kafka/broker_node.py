@@ -39,19 +39,22 @@ TAKEOVER: Mapping[str, int] = {
     "replica.fetch.wait.max.ms": 100,
     "replica.fetch.backoff.ms": 50,
 }
-"""Settings that limit how long appends wait when a broker dies; with Kafka's defaults it is over 10 s.
+"""Settings that limit how long appends wait when a broker dies. With Kafka's defaults, appends wait for over 10 s.
 
-First the dead broker's session must expire before another broker may lead. If the dead broker was also the active
-controller, the other controllers notice it after 0.5 s by a fetch without a response (an idle controller responds to a
-fetch only with new data, so it writes a no-op every 0.2 s). They elect another active controller, which restarts the
-session timeout; separate controllers save this 0.5 s. Finally the followers switch to the new leader: with Kafka's
-defaults, after their present poll of 0.5 s or their backoff of 1 s after an error.
+First, the session of the dead broker must expire: before that, no other broker may lead. This step takes 0.5 s longer
+if the dead broker was also the active controller. The other controllers notice its death after 0.5 s, by a fetch
+without a response, and elect another active controller, which restarts the session timeout. (An idle controller
+responds to a fetch only with new data, so it writes a no-op every 0.2 s.) Separate controllers save these 0.5 s. Last,
+the followers switch to the new leader. With Kafka's defaults, a follower first ends its present poll of 0.5 s, or its
+backoff of 1 s after an error.
 
-A broker that pauses for longer than its session timeout is replaced too. This loses no record and stops appends for
-about 1 s, so the timeout may be short if longer pauses are rare: 0.7 s is three heartbeats, and longer than the pauses
-of Java's garbage collection. With 0.5 s, a broker that shared two busy cores was replaced occasionally. A change of the
-active controller is not visible to clients, so the timeout of controllers is shorter. These settings cost CPU time
-while the cluster is idle; shorter ones make a takeover slower where three brokers share two cores.
+A broker that pauses for longer than its session timeout is replaced too. The replacement loses no record and stops
+appends for about 1 s, so the timeout may be short if longer pauses are rare. The timeout of 0.7 s is three heartbeats,
+and longer than the pauses of Java's garbage collection. With 0.5 s, a broker that shared two busy cores was replaced
+occasionally. A change of the active controller is not visible to clients, so the timeout of controllers is shorter.
+
+These settings cost CPU time while the cluster is idle. Even shorter times would make a takeover slower if three brokers
+share two cores.
 """
 
 

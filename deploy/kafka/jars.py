@@ -107,7 +107,8 @@ def _resolve(repository: Path, coordinates: Sequence[str]) -> list[Any]:
     from jgo.maven import MavenContext, PythonResolver
 
     class Persistent(PythonResolver):
-        """Retries: one of several hundred requests may fail and leave a partial file that would count as complete."""
+        """Repeats a failed download, at most ATTEMPTS times in all: one of several hundred requests may fail. A failed
+        download may leave a partial file, which jgo would take for complete, so the file is deleted first."""
 
         def download(self, artifact: Any) -> Path | None:
             for attempt in range(1, ATTEMPTS):

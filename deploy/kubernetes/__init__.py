@@ -34,8 +34,11 @@ _WIDTH = 120
 
 
 def manifests() -> Mapping[str, str]:
-    """The text of each manifest by its path in this folder. `upstream` has the definitions of upstream's kinds,
-    `stamping` the policy that API servers before 1.36 do not have."""
+    """The text of each manifest by its path in this folder.
+
+    `crds` has the definitions of the plane's kinds, and `upstream` those of upstream's kinds. `admission` has the
+    validating admission policies, and `stamping` the mutating one, which needs an API server from 1.36 on.
+    """
     kinds = [("crds", kind) for kind in KINDS] + [("upstream", kind) for kind in UPSTREAM_KINDS]
     found = {f"{folder}/{kind.group}_{kind.plural}.yaml": _text([definition(kind)]) for folder, kind in kinds}
     return {

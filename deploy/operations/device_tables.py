@@ -102,7 +102,7 @@ async def _ask(
 
 
 def _merged(answers: Iterable[Holdings]) -> Holdings:
-    """Merge relays' responses. A DPU that two relays report has the newer (epoch, version)."""
+    """Merge relays' responses. If two relays report a DPU, the report with the newer (epoch, version) is used."""
     merged: dict[str, dict[str, Held]] = {}
     for answer in answers:
         for zone, devices in answer.items():

@@ -243,8 +243,8 @@ class Plane:
         return KubernetesEdge(connect, self.replica, ranks, settings, now_ms=self._now_ms, rng=self._rng)
 
     def _write_decisions(self, running: _Running, buffer: DecisionBuffer) -> Ranks:
-        """Start the writer of decisions, without which the replica never becomes ready. Beacons are received only
-        after that, so this process ranks itself first until then; at worst, it writes duplicate decisions."""
+        """Start the writer of decisions, without which the replica never becomes ready. Beacons are received only when
+        the replica is ready. Until then, this process ranks itself first; at worst, it writes duplicate decisions."""
         ranks = self._ranks()
         self.parts.decisions = writer = DecisionWriter(self.replica, buffer, ranks, now_ms=self._now_ms, rng=self._rng)
         running.start(writer.run())

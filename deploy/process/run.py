@@ -29,12 +29,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 START_SECONDS = 300.0
-"""Time for which garbage collection is off during a start. A longer start is waiting, not loading state."""
+"""Maximum time for which garbage collection is off during a start. A start that takes longer waits
+for something, and does not load state."""
 
 COLLECT = (10_000, 5, 20)
 """The collector's thresholds: new objects before a collection of the youngest generation, and the ratios for older
-ones. The collector does not track rows, so it mostly walks live requests. With the default threshold it ran 14 times as
-often, which took a tenth of the time of a burst of joins.
+ones. The collector does not track the rows of states, so it mostly visits the objects of running requests. With the
+default threshold it ran 14 times as often, which took a tenth of the time of a burst of joins.
 """
 
 LOOKUPS = "64"

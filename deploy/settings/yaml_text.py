@@ -1,13 +1,14 @@
 """Parses YAML (or JSON, which is YAML) from files of users into plain data; an error is one sentence.
 
-The text, its nesting and its nodes are bounded before any value is built. An alias (`*NAME`) repeats a node, and 480
-bytes of nested aliases took 40 s and 1.6 GB to check and quote. An alias therefore counts as all the nodes that it
-repeats. PyYAML has no limits of its own, and pydantic sees the values only after they are built.
+The text, its nesting and its nodes are bounded before any value is built. An alias (`*NAME`) repeats a node, so a short
+text may have a huge value: to check and quote 480 bytes of nested aliases took 40 s and 1.6 GB. An alias therefore
+counts as all the nodes that it repeats. PyYAML has no limits of its own, and pydantic sees the values only after they
+are built.
 
 A sentence names the line and the rule, and quotes no text: the file may contain secrets and be named by mistake, and
-the snippets in PyYAML's messages would print them. PyYAML raises its own error for bad syntax only. For a date that
-does not exist, a number of thousands of digits or a tag that does not fit its value, it passes on any exception of the
-constructor.
+the snippets in PyYAML's messages would print them. PyYAML raises its own error for bad syntax only. It passes on any
+other exception of the code that constructs a value: for a date that does not exist, for a number of thousands of
+digits, or for a tag that does not fit its value.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def _quoted(value: object) -> str:
 
 
 def is_ours(record: logging.LogRecord) -> bool:
-    """Whether a log record of the HTTP server has another cause than a peer's invalid HTTP.
+    """A filter that admits every log record of the HTTP server, except those about invalid HTTP.
 
     The server responds with 400 to invalid HTTP. A traceback of 3 kB for each such request would let any peer fill the
     disk.

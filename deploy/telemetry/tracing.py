@@ -35,7 +35,8 @@ APPENDS_MAX = 32
 ZONES_MAX = 16
 """Maximum zones of one trace."""
 KEPT_MAX = 256
-"""Maximum traced records of a partition, and maximum zones with traced versions, that wait for later spans."""
+"""Maximum traced records that are kept per partition for later spans, and maximum zones whose traced versions are
+kept."""
 VERSIONS_MAX = 16
 """Maximum traced versions of a zone."""
 CALLS_PER_S = 50

@@ -28,7 +28,8 @@ def auth_middleware(
     paths: Mapping[str, frozenset[str]],
     others: frozenset[str] | None = None,
 ) -> Middleware:
-    """Middleware that admits to each path in `paths` its roles, and to any other path `others`; None admits no role."""
+    """Middleware that authorizes requests. `paths` has the roles that each path admits. `others` are the roles that any
+    other path admits; with None, it admits no role."""
 
     @web.middleware
     async def authorize(request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -96,7 +96,7 @@ def api_options(settings: Settings, security: Security | None, connections: int)
 
 @asynccontextmanager
 async def dialing(certificates: Certificates | None) -> AsyncIterator[Dialer]:
-    """A dialer of links to relays. With certificates, they are reloaded while the context lasts."""
+    """A dialer of links to relays. The certificates, if given, are reloaded while the context lasts."""
     if certificates is None:
         async with Dialer() as dialer:
             yield dialer

@@ -1,12 +1,13 @@
 """Checks whether zones and fleet agree on every node, at one cut of the log.
 
 Zones decide which nodes they have, and fleet decides the content of the rule tables. Zones and fleet exchange changes
-by records, which are forwarded to fleet and delivered from fleet. All replicas and devices can equal the log although a
-node is in a zone that it left. `verify` therefore compares the two folds with each other, node by node:
+by records, which are forwarded to fleet and delivered from fleet. Even if every replica and every device equals the
+log, a node may still be in a zone that it left. `verify` therefore compares the two folds with each other, node by
+node:
 
 - a node is in the zone that fleet names and in no other, with equal incarnation, addresses and labels;
 - fleet has no node that no zone has, except under a hold;
-- no zone has a node that a leave, accepted by another partition, has ended.
+- no zone has a node that a leave in another partition should have removed.
 
 The last rule needs more than the final states, which do not contain former nodes. The folds here therefore record every
 leave and every forward. A node with a forward or delivery outstanding at the cut is pending, and is not counted as a

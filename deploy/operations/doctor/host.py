@@ -41,7 +41,7 @@ PACKAGES = ("grpcio", "protobuf", "aiokafka", "rocksdict", "fastavro", "cryptogr
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One finding. `advice` is the remedy if it is not `ok`."""
+    """One finding. `advice` is the remedy for a finding that is not `ok`."""
 
     check: str
     ok: bool

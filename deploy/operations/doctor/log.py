@@ -188,7 +188,8 @@ def check_replica(name: str, beacon: Beacon, ours: Mapping[str, set[int]]) -> Fi
 
 
 async def _collect_beacons(log: EventLog) -> tuple[dict[str, Beacon], list[int]]:
-    """Collect beacons for HEAR_S, and with each batch the delay of the brokers' clock against this host's clock."""
+    """Collect beacons for HEAR_S. Returns one beacon per replica, and for each batch of beacons the time in ms by which
+    the brokers' clock is behind this host's clock."""
     place = Partition(REPLICAS, 0)
     heard: dict[str, Beacon] = {}
     skews: list[int] = []

@@ -31,11 +31,11 @@ def silent(_what: str, _share: float) -> None:
 
 
 class EventFilter(NamedTuple):
-    """The filter of events. An empty field admits every event, except that empty `topics` admit the folded topics only.
-    `since_ms` is an append time; `subject` must match exactly.
+    """The filter of events. Empty `topics` admit the events of all folded topics; any other empty field admits every
+    event. `since_ms` is an append time; `subject` must match exactly.
 
-    The range is from `start` to before `until`, each a position or an append time. Records appended at the time `until`
-    are included.
+    The range begins at `start` and ends at `until`; each of them is a position or an append time. A record at the
+    position `until` is not in the range, but a record that was appended at the time `until` is.
     """
 
     topics: Collection[str] = ()
@@ -169,8 +169,9 @@ async def range_of(log: EventLog, event_filter: EventFilter) -> tuple[dict[Parti
 
 
 def _check_order(first: Mapping[Partition, int], last: Mapping[Partition, int]) -> None:
-    """Raise PermanentError if the start is after the end, which would select no event. Equal points are allowed.
-    Positions from two responses may each be later than the other in one partition; they are allowed too.
+    """Raise PermanentError if the start is after the end, which would select no event. Equal points are allowed. If the
+    start is later in one partition and the end in another, the range is allowed too: positions from two responses may
+    differ in this way.
     """
     further = [last[partition] - begin for partition, begin in first.items() if partition in last]
     if further and min(further) < 0 and max(further) <= 0:

@@ -22,7 +22,8 @@ def rendered(event: msgspec.Struct) -> dict[str, Any]:
 
 
 def addresses(packed: bytes, family: int, width: int) -> list[str | None] | str:
-    """A packed column as text. A column whose length is no multiple of an address is in hex; no edge writes one."""
+    """A packed column as text. A column whose length is not a multiple of `width` is returned in hex; the plane never
+    writes such a column."""
     if len(packed) % width:
         return packed.hex()
     none = bytes(width)

@@ -4,8 +4,9 @@ Names follow the conventions of Prometheus. They carry their units; a point in t
 time, because an age stops growing when its process hangs. Labels have few values: partitions, methods, levels, phases,
 ranks, never nodes or DPUs. Two metrics have zones as labels, for at most ZONES_MAX zones; the totals count all zones.
 
-The label `plane` is a target label, set where Prometheus finds its targets, and not a constant label of every series:
-`up` and the metrics of a dead process then have it too, and no process can claim the name of another plane.
+The label `plane` is a target label, set where Prometheus finds its targets, and not a constant label that the process
+gives to every series. Therefore `up` has the label too, even for a dead process, and no process can claim the name of
+another plane.
 """
 
 from __future__ import annotations

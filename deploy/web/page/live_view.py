@@ -3,9 +3,9 @@
 All viewers share one view. A revision is a number; a reader with revision n receives everything that changed after it,
 in its present state. Nothing is queued per reader, and a slow reader misses intermediate values, never the last.
 
-The view is refreshed when the log has grown, at most ten times per second, and less often with more zones, so that it
-takes about a tenth of the loop's time: a fleet of 25,000 zones has fewer refreshes. Expensive and rarely viewed parts
-are refreshed once per second.
+The view is refreshed when the log has grown, or after one second without growth, but at most ten times per second.
+Above 250 zones, the interval grows with the number of zones, so that refreshes take at most about a tenth of the loop's
+time: with 25,000 zones it is 10 s. Expensive and rarely viewed parts are refreshed once per second at most.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The log for people: the latest event first, over all partitions in order of time, one page at a time.
 
-A log can only be read forwards. Each partition is read in ranges backwards from its end, and the latest of all read
-records is taken repeatedly. A page ends when it is full, after a limit of examined records (so a filter without a match
-has a bounded cost), or at the log's beginning. Its cursor is the start of the next page.
+A log can only be read forwards. Each partition is therefore read in ranges, each range before the previous one. The
+page then takes one record after another, always the latest of all records that are read and not taken. A page ends when
+it is full, after a limit of examined records (so a filter without a match has a bounded cost), or at the log's
+beginning. Its cursor is the start of the next page.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class LogPage(NamedTuple):
 
 
 class _Stretch:
-    """The read and not yet taken records of one partition, and the start of their range."""
+    """The records of one partition that are read and not taken yet, and the start of their range."""
 
     def __init__(self, position: int) -> None:
         self.position = position

@@ -1,4 +1,6 @@
-"""The routes of the page on --http: its files, its data, its live feed, or a sentence with the page's address.
+"""The routes of the page on --http: its files, its data and its live feed.
+
+A process without the role `api` responds on these routes with a sentence that names the addresses of the page.
 
 HTTP listens before the log is folded, and the API starts after that. The routes therefore exist from the start, and
 receive their data sources later.
