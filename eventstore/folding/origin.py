@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 from random import Random
 
@@ -40,9 +40,13 @@ async def find_origin(log: EventLog) -> LogCreated | None:
     return await wait_for_origin(log)
 
 
-async def wait_for_origin(log: EventLog) -> LogCreated:
-    """Wait for the LogCreated of a log that another process creates. Raises LogUnavailable at the time limit."""
+async def wait_for_origin(log: EventLog, partitions: Iterable[Partition] = ()) -> LogCreated:
+    """Wait for the LogCreated of a log that another process creates. Raises LogUnavailable at the time limit, and while
+    one of `partitions` is empty: an event that precedes its LogCreated would make the log unusable for ever."""
     first = await read_first(log, {FLEET_0: 0})
+    for partition in partitions:
+        if await log.end(partition) == 0:
+            raise LogUnavailable(f"log: {partition} has no first record yet: the creation of the log has not ended")
     return _checked(log, first[FLEET_0])
 
 

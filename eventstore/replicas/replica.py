@@ -202,7 +202,7 @@ class Replica(FoldedLog):
     async def _find_origin(self) -> LogCreated:
         if self._creates:
             return await ensure_origin(self._log, self.name, self._now_ms(), self._rng)
-        return await wait_for_origin(self._log)
+        return await wait_for_origin(self._log, (each for each in self._folded if each.topic in self.topics.deciding))
 
     async def _read(self) -> None:
         async def check() -> None:

@@ -64,6 +64,23 @@ def test_a_replica_that_may_not_create_a_log_waits_for_one() -> None:
 
 
 @pytest.mark.virtual_clock
+async def test_a_replica_that_may_not_create_a_log_waits_until_every_partition_has_its_first_record() -> None:
+    """Otherwise it could append an event before the LogCreated of a partition, and no process could open the log."""
+    contents = Contents(4)
+    async with running(toy_replica(MemoryLog(contents))):
+        (*_, last), created = sorted(contents.records), dict(contents.records)
+    del contents.records[last]
+    reader = toy_replica(MemoryLog(contents), name="reader", creates=False)
+    run = asyncio.ensure_future(reader.run())
+    await asyncio.sleep(60)
+    assert not reader.log_id
+    contents.records[last] = created[last]
+    await reader.ready()
+    assert reader.log_id
+    run.cancel()
+
+
+@pytest.mark.virtual_clock
 @pytest.mark.parametrize("outages", [1, 7, 40])
 async def test_a_replica_waits_for_the_end_of_an_outage_at_its_start(outages: int) -> None:
     log = MemoryLog()
