@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 from commands.kubernetes.list_watch import HandlerPair, ListWatch
@@ -54,6 +55,10 @@ class EdgeSettings:
     """The principals of the cluster's users. With None, the edge ignores specs and verdicts of people."""
     requests_per_second: float = 50.0
     """Maximum number of writes to the API server per second, on average."""
+
+
+def _is_current(watch: ListWatch[Any]) -> bool:
+    return watch.is_current
 
 
 class KubernetesEdge:
@@ -124,7 +129,8 @@ class KubernetesEdge:
         )
         for plural, (kind, handler) in self.status.handlers.items():
             both = HandlerPair(handler, self.objects.caches[kind])
-            self.watches[plural] = ListWatch(api, kind.path(), Custom, both, rng=rng)
+            watch = self.watches[plural] = ListWatch(api, kind.path(), Custom, both, rng=rng)
+            self.status.follow(plural, partial(_is_current, watch))
 
     def _add_cliques(self, api: KubernetesApi, mode: Mode) -> None:
         namespace = self._settings.driver_namespace

@@ -1,7 +1,9 @@
 """Objects of one kind as last seen, by a list-watch or in the answers to our own writes.
 
 An answer is newer than the watch, which may repeat or delay events. Therefore, an older resource version of an object
-never replaces a newer one. After a restore of the API server from a backup, the next complete list replaces all.
+never replaces a newer one. After a restore of the API server from a backup, the next complete list replaces all. An
+answer with a version that was already exceeded when its request was sent shows such a restore, and counts at once:
+otherwise the writer would take its own write for lost, and repeat it until the list.
 """
 
 from __future__ import annotations
@@ -80,10 +82,16 @@ class ObservedObjects:
 
     # -- reads and answers
 
-    def saw(self, item: Custom) -> None:
-        """Record an object, unless its recorded version is the same or newer."""
+    def version(self, name: str) -> int:
+        """The recorded version of an object, or of its deletion; -1 for an unknown name."""
+        known = self.objects.get(name)
+        return known.version if known is not None else self._deleted.get(name, -1)
+
+    def saw(self, item: Custom, *, sent_at: int = -1) -> None:
+        """Record an object, unless its recorded version is the same or newer. `sent_at` is the recorded version at the
+        time of the request: a server that answers with a lower one was restored from a backup."""
         name, version, known = item.metadata.name, version_of(item), self.objects.get(item.metadata.name)
-        if version <= (known.version if known is not None else self._deleted.get(name, -1)):
+        if version <= self.version(name) and version >= sent_at:
             return
         status: dict[str, Any] = msgspec.json.decode(item.status) or {}
         if known is not None and known.uid == item.metadata.uid and known.status == status:

@@ -5,8 +5,9 @@ that differ for the writer. A pass over all objects takes long in a large fleet.
 apart, and take at most a tenth of the time.
 
 Replicas act in order of rank: each replica waits one turn longer than the previous one, and writes only the differences
-that remain then. A flipped condition is written at once, another change of a status at most every 15 s, and a change of
-the position alone never. Two writers do no harm: the API server refuses a status whose position goes back.
+that remain then. A replica that is not the first reads the object before it writes, because its watch may be late. A
+flipped condition is written at once, another change of a status at most every 15 s, and a change of the position alone
+never. Two writers do no harm: the API server refuses a status whose position goes back.
 """
 
 from __future__ import annotations
@@ -47,6 +48,11 @@ PASS_S = 1.0
 """Minimum pause after a pass over the objects of a kind. If passes are short, a flipped condition waits no longer."""
 RECHECK_S = 15.0
 """Maximum wait for a change of the folds before the next pass, because some statuses also depend on the clock."""
+UNWATCHED_S = 1.0
+"""Wait before the next attempt while the watch of the objects is interrupted. Another replica may have written in the
+meantime: after an outage, each replica would otherwise write every status."""
+REWATCHED_S = 5.0
+"""Time after such a wait in which an object is read before it is written: the watch still delivers what it missed."""
 AHEAD_S = 5.0
 """Wait before the next attempt if an object has a later position than our folds."""
 LINGER_S = 0.02
@@ -99,6 +105,9 @@ class StatusActor:
         """Number of writes that were postponed because the object had a later position than our folds."""
         self.observed = ObservedObjects(_now_s)
         self.observed.on_change = self.recompute
+        self.is_watching: Callable[[], bool] = lambda: True
+        """Whether the list-watch of the objects is connected."""
+        self._unsure_until_s = 0.0
         self._objects = objects
         self._replica = replica
         self._ranks = ranks
@@ -179,8 +188,11 @@ class StatusActor:
     def path(self, name: str) -> str:
         return self.kind.path(name=name)
 
-    def saw(self, item: Custom) -> None:
-        self.observed.saw(item)
+    def version(self, name: str) -> int:
+        return self.observed.version(name)
+
+    def saw(self, item: Custom, *, sent_at: int) -> None:
+        self.observed.saw(item, sent_at=sent_at)
 
     def saw_none(self, name: str) -> None:
         self.observed.saw_none(name)
@@ -191,6 +203,9 @@ class StatusActor:
         plan = self._missing(name) if found is None else self._present(name, found)
         if plan is None:
             self._needed_s.pop(name, None)
+        if isinstance(plan, Request) and not self.is_watching():
+            self._unsure_until_s = _now_s() + UNWATCHED_S + REWATCHED_S
+            return Wait(UNWATCHED_S)
         return self._in_turn(name, plan) if isinstance(plan, Request) else plan
 
     def _missing(self, name: str) -> Plan:
@@ -227,7 +242,8 @@ class StatusActor:
         """The request if it is our turn, or else the remaining wait. Turns count from the first need of a write."""
         now_s, rank = _now_s(), self._ranks.rank(f"{self.kind.plural}/{name}", ROLE)
         left_s = self._needed_s.setdefault(name, now_s) + rank * TURN_S - now_s
-        return Wait(left_s) if left_s > 0 else request
+        is_takeover = rank > 0 or now_s < self._unsure_until_s
+        return Wait(left_s) if left_s > 0 else request._replace(is_takeover=is_takeover)
 
 
 class StatusEdge:
@@ -256,6 +272,12 @@ class StatusEdge:
         }
         self.actors = tuple(StatusActor(objects[kind.plural](), replica, ranks, self.writer) for kind in kinds)
         table.listeners |= {actor.kind.plural: actor.recompute for actor in self.actors}
+
+    def follow(self, plural: str, is_watching: Callable[[], bool]) -> None:
+        """Write objects of a kind only while their list-watch is connected."""
+        for actor in self.actors:
+            if actor.kind.plural == plural:
+                actor.is_watching = is_watching
 
     @property
     def handlers(self) -> Mapping[str, tuple[Kind, ObservedObjects]]:

@@ -53,11 +53,13 @@ _custom = msgspec.json.Decoder(Custom)
 
 
 class Request(NamedTuple):
-    """A write of one object. `path` may name a subresource; a delete has the object's uid as body."""
+    """A write of one object. `path` may name a subresource; a delete has the object's uid as body. With `is_takeover`,
+    the object is read first, because another replica may have written it unseen."""
 
     verb: Literal["create", "patch", "delete"]
     path: str
     body: Any
+    is_takeover: bool = False
 
 
 class Wait(NamedTuple):
@@ -80,7 +82,13 @@ class Target(Protocol):
         """The path of an object."""
         ...
 
-    def saw(self, item: Custom) -> None: ...
+    def version(self, name: str) -> int:
+        """The recorded version of an object, or of its deletion; -1 for an unknown name."""
+        ...
+
+    def saw(self, item: Custom, *, sent_at: int) -> None:
+        """An object as the server returned it. `sent_at` is its recorded version at the time of the request."""
+        ...
 
     def saw_none(self, name: str) -> None: ...
 
@@ -211,6 +219,9 @@ class Writer:
         if key in self._unread:
             await self._read(key)
         plan = target.plan(name)
+        if isinstance(plan, Request) and plan.is_takeover:
+            await self._read(key)
+            plan = target.plan(name)
         if isinstance(plan, Request):
             await self._budget.take()
             plan = target.plan(name)
@@ -225,6 +236,7 @@ class Writer:
 
     async def _write(self, key: Key, request: Request) -> None:
         target, name = key
+        sent_at = target.version(name)
         try:
             match request.verb:
                 case "create":
@@ -244,15 +256,16 @@ class Writer:
             target.saw_none(name)
         else:
             self._unread.add(key)
-            target.saw(_decoded(answer))
+            target.saw(_decoded(answer), sent_at=sent_at)
             self._unread.discard(key)
 
     async def _read(self, key: Key) -> None:
         target, name = key
         await self._budget.take()
         self.counts.reads += 1
+        sent_at = target.version(name)
         try:
-            target.saw(_decoded(await self._api.get(target.path(name))))
+            target.saw(_decoded(await self._api.get(target.path(name))), sent_at=sent_at)
         except ApiError as error:
             if error.status != NOT_FOUND:
                 raise

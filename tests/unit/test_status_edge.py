@@ -233,6 +233,56 @@ async def test_an_api_server_that_goes_back_in_time_gets_the_present_statuses_ag
         assert (await made.status(DPU_RACK, "z2"))["nodes"] == 1
 
 
+async def test_an_api_server_that_goes_back_unnoticed_by_its_watches_gets_each_status_once() -> None:
+    """The answer to a write shows the restore. Without it, the write would be repeated until the watches stall."""
+    async with statuses("r1") as made:
+        await made.plane.join("z1", "n1")
+        await asyncio.sleep(20)
+        saved = made.api.save()
+        for number in range(5):
+            await made.plane.join("z1", f"m{number}")
+            await asyncio.sleep(EVERY_S)
+        made.api.restore(saved, ends_watches=False)
+        before = made.writes
+        await made.plane.join("z1", "n2")
+        await asyncio.sleep(20)
+        assert (await made.status(DPU_RACK, "z1"))["nodes"] == 7
+        assert made.writes == before + 1
+
+
+async def test_a_replica_writes_nothing_while_its_watch_is_interrupted_and_reads_before_it_writes_again() -> None:
+    async with statuses("r1", "r2") as made:
+        for number in range(10):
+            await made.plane.join(f"z{number}", f"n{number}")
+        await asyncio.sleep(20)
+        interrupted, other = made.edges["r1"], made.edges["r2"]
+        is_watching = False
+        interrupted.follow(DPU_RACK.plural, lambda: is_watching)
+        other.follow(DPU_RACK.plural, lambda: True)
+        made.api.stall_watches()
+        before = interrupted.writer.counts.writes, made.writes
+        for number in range(10):
+            await made.plane.join(f"z{number}", f"m{number}")
+        await asyncio.sleep(20)
+        assert (interrupted.writer.counts.writes, made.writes) == (before[0], before[1] + 10)
+        is_watching = True
+        await asyncio.sleep(10)
+        assert made.writes == before[1] + 10, "the watch has not yet delivered the writes of the other replica"
+
+
+async def test_a_replica_whose_watch_is_late_reads_an_object_before_it_takes_over() -> None:
+    async with statuses("r1", "r2") as made:
+        await made.plane.join("z1", "n")
+        await asyncio.sleep(20)
+        before = made.writes
+        for number in range(10):
+            made.api.stall_watches()
+            await made.plane.join("z1", f"m{number}")
+            await asyncio.sleep(EVERY_S + 5)
+        assert (await made.status(DPU_RACK, "z1"))["nodes"] == 11
+        assert made.writes == before + 10
+
+
 async def test_a_replica_whose_folds_are_behind_the_object_waits() -> None:
     async with statuses("r1") as made:
         await made.plane.join("z1", "n1")

@@ -46,8 +46,11 @@ class Counters:
     def path(self, name: str) -> str:
         return DPU_RACK.path(name=name)
 
-    def saw(self, item: Custom) -> None:
-        self.observed.saw(item)
+    def version(self, name: str) -> int:
+        return self.observed.version(name)
+
+    def saw(self, item: Custom, *, sent_at: int) -> None:
+        self.observed.saw(item, sent_at=sent_at)
 
     def saw_none(self, name: str) -> None:
         self.observed.saw_none(name)

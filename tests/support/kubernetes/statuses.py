@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from commands.kubernetes.list_watch import ListWatch
@@ -46,6 +47,7 @@ class Statuses:
         )
         for kind, handler in found.handlers.values():
             watch = ListWatch(self.api, kind.path(), Custom, handler, rng=self.plane.rng())
+            found.follow(kind.plural, partial(_is_current, watch))
             self.plane.spawn(name, watch.run())
         self.plane.spawn(name, found.run())
         self.edges[name] = found
@@ -81,6 +83,10 @@ class Statuses:
             row = self.plane.fleet().holds.rows[str(number)]
             event = HoldApproved(self.plane.command(str(number), user), number, row.hash)
             await next(iter(self.plane.replicas.values())).submit(FLEET_0, b"", event, timeout_s=5.0)
+
+
+def _is_current(watch: ListWatch[Any]) -> bool:
+    return watch.is_current
 
 
 def joined(envelope: Envelope, first: int) -> NodesJoined:
