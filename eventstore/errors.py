@@ -12,7 +12,7 @@ class TransientError(PlaneError):
 
 
 class PermanentError(PlaneError):
-    """A retry cannot succeed; the cause is refused or quarantined."""
+    """A retry cannot succeed: the request is refused, or the record is quarantined."""
 
 
 class FatalError(PlaneError):

@@ -27,9 +27,10 @@ _REMEMBERED_S = 1.0
 class Linger:
     """How long the next batch lingers, by the number of concurrent callers.
 
-    `size` is that number: the maximum in the last second that had an append. A batch of `enough` appends does not wait
-    for more. `enough` is twice the size while the number of callers grows: callers that were served together append
-    together, and a batch closed at their number would grow by only a few callers each time.
+    `size` is the number of concurrent callers: the maximum in the last second that had an append. A batch of `enough`
+    appends does not wait for more. While the number of callers grows, `enough` is twice `size`. If it were `size`, a
+    batch would close as soon as the callers of the last batch had appended again, and each batch would get only a few
+    more callers.
     """
 
     __slots__ = ("_closed", "_joined_s", "_timer", "_until_s", "enough", "size")
@@ -72,7 +73,8 @@ class Linger:
             self._closed = None
 
     def _close_if_idle(self, until_s: float) -> None:
-        """Close the batch if no append joined it for long enough; otherwise check again when that may be so."""
+        """Close the batch if its idle limit or its total limit is reached; otherwise check again at the earlier of the
+        two."""
         assert self._closed is not None, "the timer is cancelled with the batch"
         loop = asyncio.get_running_loop()
         end_s = min(self._joined_s + self.idle_s, until_s)

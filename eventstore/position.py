@@ -1,5 +1,5 @@
-"""A position: the part of the log that a reader must have folded. For callers it is an opaque token, which they pass
-from an answer to a query.
+"""A position: the part of the log that a reader must have folded. For callers it is an opaque token: a caller gets it
+in an answer, and can send it with a later query.
 """
 
 from __future__ import annotations

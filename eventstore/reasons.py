@@ -105,8 +105,8 @@ class Reason(StrEnum):
 
 
 class Fault(str):
-    """One sentence about a fault, with its code and named values. Without a code it is INVALID_FIELD, and the sentence
-    begins with the field and a colon, like the sentences of all checks of fields.
+    """One sentence about a fault, with its code and named values. The code is INVALID_FIELD by default. The sentence of
+    such a fault begins with the name of the field and a colon.
     """
 
     __slots__ = ("fields", "reason")

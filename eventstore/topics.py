@@ -29,7 +29,8 @@ class TopicSpec:
     name: str
     """Short name, without the prefix of the plane."""
     is_keyed: bool = True
-    """Whether the topic has the log's partition count, and a key chooses the partition; otherwise it has one."""
+    """Whether the topic has the log's partition count, and a key chooses the partition. Otherwise the topic has one
+    partition."""
     is_deciding: bool = False
     """Whether its fold decides: record 0 of each partition is LogCreated, and the records are retained for ever."""
     is_compacted: bool = False
@@ -75,7 +76,7 @@ class TopicTable:
         return self._specs[name]
 
     def partitions(self, topic: str, partition_count: int) -> tuple[Partition, ...]:
-        """All partitions of a topic in a log with this partition count; none of a topic that is not in the table."""
+        """All partitions of a topic in a log with this partition count. Empty if the topic is not in the table."""
         found = self._partitions.get((topic, partition_count))
         if found is None:
             spec = self._specs.get(topic)

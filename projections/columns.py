@@ -70,7 +70,8 @@ def fault_of_nodes(event: NodesJoined | NodesChanged | NodesLeft, now_ms: int) -
 
 
 def expand(event: NodesJoined | NodesChanged) -> NodeColumns:
-    """The columns of a valid record. Without incarnations, the record's own incarnation stands for all."""
+    """The columns of a valid record. If the incarnation columns are empty, `issued_at_ms` and `command_id` are the
+    incarnation of every node."""
     created_ms = event.created_ms or [event.envelope.issued_at_ms]
     uids = event.uids or [event.envelope.command_id]
     return NodeColumns(
@@ -280,8 +281,8 @@ def _fault_of_addresses6(event: NodesJoined | NodesChanged) -> str | None:
 
 
 def _fault_of_size(event: NodesJoined | NodesChanged | NodesLeft, names_bytes: int) -> str | None:
-    """The fault of a record that is too large; None if it fits. The changes of one record must fit one forward, and
-    other programs may write records of any size.
+    """The fault of a record that is too large; None if it fits. Other programs may write records of any size, but the
+    changes of one record must fit in one MembershipChanged.
 
     A record of one node always fits, by the rules for its name, uid and labels.
     """

@@ -1,9 +1,9 @@
 """Old versions of event types, and their upcasts: pure functions that convert an event to the next version.
 
-A log is never rewritten. When an event type changes, its Struct takes the new shape and a new schema id, and the schema
-that it had is declared here for ever, with one function that turns its fields into those of the next version. A reader
-chains them, so each is written once and never changed. An upcast may use only the fields that it is given, because
-every replay runs it.
+A log is never rewritten. When an event type changes, its Struct takes the new shape and a new schema id. Its old schema
+is then declared here for ever, with one upcast to the fields of the next version. A reader applies the upcasts of all
+later versions in turn, so an upcast is written once and never changed. An upcast may use only the fields that it is
+given, because every replay runs it.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Encodes events to bytes and decodes them: Avro in the Confluent wire format (0x00, schema id in 4 bytes, body).
 
-Any Kafka tool can read the topics, given the schemas. Decoding is bounded by the bytes at hand, whatever lengths they
-declare. It ends in an event or in Undecodable, with the same result on every replica. Encoding is deterministic: equal
-events are equal bytes, so the bytes of a command identify its content.
+Any Kafka tool can read the topics, given the schemas. The cost of decoding is bounded by the number of bytes of a
+record, whatever lengths the record declares. Decoding ends in an event or in Undecodable, with the same result on every
+replica. Encoding is deterministic: equal events are equal bytes, so the bytes of a command identify its content.
 
 Decoding dominates the cost of folding, hence two shortcuts: one lookup by the first five bytes, and readers that build
 Structs by position (eventstore/avro/reader.py). A test compares the fields of the Structs with the schemas.
 
-This codec handles every event type, including the few types for which fastavro takes less than twice as long
+This codec handles every event type, including the few types for which it is less than twice as fast as fastavro
 (tests/bench/bench_codec.py prints them). All replicas must decode malformed bytes with the same result, and a second
 decoder would give a second result: fastavro reads some values of a wrong type without an error, and trusts declared
 lengths.
@@ -79,7 +79,8 @@ class Codec:
         return event
 
     def decode_columns(self, values: Sequence[bytes]) -> EventColumns | None:
-        """Decode values of an event type's newest schema side by side; None if they must be decoded one by one."""
+        """Decode these values, which have the same header, into columns; None if they must be decoded one by one. Only
+        the newest schema of an event type can be decoded into columns."""
         reader = self._readers.get(values[0][:HEADER_BYTES])
         if reader is None or reader.upcasts:
             return None
@@ -138,7 +139,7 @@ decode: Callable[[bytes], Event] = _CODEC.decode
 
 
 def decode_columns(values: Sequence[bytes]) -> EventColumns | None:
-    """Decode values that begin with the same header side by side; None if they must be decoded one by one."""
+    """Decode these values, which begin with the same header, into columns; None if they must be decoded one by one."""
     return _CODEC.decode_columns(values)
 
 

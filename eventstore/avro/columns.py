@@ -36,7 +36,7 @@ class Irregular(Exception):
 
 
 class EventColumns(NamedTuple):
-    """Events of one type, side by side.
+    """Events of one type as columns.
 
     `columns` has the leading fields of the schema by name, including the fields of the envelope. The column of a text
     or a number has one value per event. The column of an array has the only item of each event's array. The column of
@@ -150,7 +150,8 @@ class _Scan:
         raise Irregular
 
     def _has_item(self) -> bool:
-        """Whether each array at the cursors has one item; if not, all arrays are empty."""
+        """Read the item count of an array in each record: True if every array has one item, False if every array is
+        empty. Other counts raise Irregular."""
         count = self._alike()
         _require(count in (0, 2))
         return count == 2

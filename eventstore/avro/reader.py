@@ -61,7 +61,8 @@ def _record(document: Mapping[str, Any], names: Iterator[str]) -> tuple[list[str
 
 
 def _value(kind: Any, names: Iterator[str]) -> tuple[list[str], str]:
-    """Generate the lines of Python that read a value of this type, and the expression that then has the value."""
+    """Generate the lines of Python that read a value of this type. Returns the lines, and the expression for the value
+    that they have read."""
     target = next(names)
     match kind:
         case "string":

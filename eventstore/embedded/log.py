@@ -50,9 +50,10 @@ number of records.
 """
 _CHECK_S = 1.0
 _STEP_BACK_MS = 60_000
-"""Maximum step back of the clock that the log waits out. After a larger step the earlier time was wrong: append times
-that continued from it would make every command too late until the clock caught up (`ledger.LATE_MS`). Kafka's brokers
-accept a step of any size; folds accept both.
+"""Maximum step back of the clock that append times do not follow: after such a step they stay the same until the clock
+has caught up. A larger step means that the clock was wrong before, and append times follow the step. Otherwise the fold
+would refuse every command as too late until the clock had caught up (`ledger.LATE_MS`). Kafka's brokers follow a step
+of any size; folds accept both.
 """
 _EXPIRE_CHECKS = 600
 _LAST_SYNC_S = 3.0

@@ -4,9 +4,9 @@ This is a RocksDB secondary: it reads the owner's files without a lock, costs th
 without an owner. It polls for new records at an interval. A catch-up can fail when the owner deletes a file that it
 has just replaced, so only consecutive failures end the log.
 
-A catch-up reads the flushed files first and the write-ahead log last. After a flush between the two it misses the
-flushed records but sees later ones: a gap, until the next catch-up. The end of the log is therefore read first, and a
-second catch-up follows: it has every record up to that end.
+A catch-up reads the flushed files first and the write-ahead log last. If the owner flushes between these two reads, the
+catch-up misses the flushed records but sees later ones. The next catch-up closes this gap. So the reader catches up,
+notes the end of the log, and catches up again. It then has every record up to the noted end.
 """
 
 from __future__ import annotations
@@ -107,7 +107,8 @@ class SecondaryLog(RocksReader):
             self._announce()
 
     def _without_holes(self, rocks: Rocks, seen: Mapping[Partition, Bounds]) -> dict[Partition, Bounds]:
-        """Catch up again: every record below the observed ends can then be read. Return these ends and new begins."""
+        """Catch up again, so that every record below the ends in `seen` can be read. Returns these ends, with the new
+        begins."""
         rocks.catch_up()
         begins = rocks.all_bounds(self.topics.all_partitions(self._partition_count))
         return {partition: found._replace(begin=begins[partition].begin) for partition, found in seen.items()}

@@ -54,7 +54,7 @@ class DecisionSink(DecisionListener, Protocol):
 
 
 def decided_records_of(run: DecidedRun) -> Iterator[DecidedRecord]:
-    """The decisions about a run, one by one, as the fold of single records makes them."""
+    """The decisions about a run, one by one. They equal the decisions of a fold that takes one record at a time."""
     first = run.first
     times_ms = accumulate((record.timestamp_ms for record in run.records), max, initial=first.time_ms)
     next(times_ms)

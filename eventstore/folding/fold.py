@@ -175,11 +175,12 @@ class MigratingFold(Protocol):
     """A fold version that stores its state in another form than the version before it, and migrates the older state."""
 
     def migrate(self, state: Any, at: RecordMetadata) -> Any:
-        """Migrate the state of the previous version to the form of this version: change and return it, or return a new
-        state, in whose tables no row is marked as changed.
+        """Migrate the state of the previous version to the form of this version. Either change this state and return
+        it, or return a new state. The tables of a new state are saved in full, so their rows need not be marked as
+        changed.
 
-        As pure and as total as `evolve`. Changes that watchers of the state see belong to `at`, the record that raises
-        the version.
+        As pure and as total as `evolve`. `at` is the record that raises the version. A change that watchers of the
+        state see gets the offset of that record.
         """
         ...
 

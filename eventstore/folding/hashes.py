@@ -34,7 +34,7 @@ def running_hash(running: bytes, record: Record, content: bytes) -> bytes:
 def running_hash_all(
     running: bytes, offsets: Sequence[int], append_ms: Sequence[int], keys: Sequence[bytes], contents: Sequence[bytes]
 ) -> bytes:
-    """The running hashes after records without headers, as `running_hash` computes each."""
+    """The `running_hash` after each of these records, which have no headers."""
     fixed = map(_RECORD.pack, offsets, append_ms, map(len, keys), contents)
     for packed, key in zip(fixed, keys, strict=True):
         running = xxh3_128_digest(running + packed + key)
@@ -47,11 +47,11 @@ def record_hash(record: Record) -> bytes:
 
 
 def row_hashes(table: str, keys: Iterable[str], rows: Iterable[bytes]) -> Iterator[int]:
-    """The hashes of rows, as `row_hash` computes each."""
+    """The `row_hash` of each row."""
     seeds = map(xxh3_64_intdigest, [f"{table}\0{key}".encode() for key in keys])
     return map(xxh3_128_intdigest, rows, seeds)
 
 
 def row_hash(table: str, key: str, row: bytes) -> int:
-    """The share of one saved row in the digest of its partition, which is their sum modulo 2^128."""
+    """The hash of one saved row. The digest of a partition is the sum of its row hashes modulo 2^128."""
     return xxh3_128_intdigest(row, xxh3_64_intdigest(f"{table}\0{key}".encode()))

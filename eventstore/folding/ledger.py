@@ -9,9 +9,9 @@ after the other, each smaller than the one before:
 3. within a **range** of ids, from then on.
 
 Proof of at most once. A command that is decided, or refused for its time, gets an entry. An entry is removed only when
-its id becomes an exact id. An exact id is removed only when a range contains it. Ranges only grow. So the id of the
-command is in one of the three forms for ever, and in each of them it keeps a copy of the command from being decided. No
-clock is part of this argument.
+its id becomes an exact id. An exact id is removed only when a range contains it. Ranges only grow. So the ledger has
+the id of the command in one of the three forms for ever, and in each form it refuses or answers a copy of the command
+without a new decision. No clock is part of this argument.
 
 A fast clock therefore delays no new command, as long as the exact ids reach back far enough. Suppose that append times
 ran ahead by D, and were corrected at time T. The ids used meanwhile contain times up to T + D. (A ledger that kept only
@@ -19,7 +19,8 @@ the latest forgotten time, and refused every id up to it, would refuse every com
 affect only ids that were used. Only a range can refuse a new id, and ranges contain only ids used before the last
 million. So no new command is refused if this partition took less than a million commands in the last D before T (four
 hours at the highest rate of joins that we measure; weeks at most rates). If it took more, new ids are refused while the
-present time lies in a range. If the clock was fast for less than D, these refusals begin D after it became fast.
+present time lies in a range. Such a range begins D after the time at which the clock became fast. If the clock was
+corrected before the range begins, the refusals begin only then.
 """
 
 from __future__ import annotations
@@ -147,8 +148,8 @@ class Ledger:
         """Whether `admit` would let each of these commands be decided now.
 
         `time_ms` is the fold time at the first of them; the fold time at the last lies in the same minute. Internal
-        events have no command id. A run of them leaves the fold time of the ledger unchanged, as their fold one by one
-        does.
+        events have no command id, so the result for a run of them is False. The fold time of the ledger then stays the
+        same, as it does when internal events are folded one by one.
         """
         if not are_issued_at(ids, issued_ms):
             return False

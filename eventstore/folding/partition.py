@@ -209,8 +209,8 @@ class FoldedPartition:
         return run.entries
 
     def _advance(self, offset: int, last: Record, running: bytes, time_ms: int) -> None:
-        """Advance the position to after `last`. The folded records begin at `offset`; only the first of them may cross
-        a mark of the running hash.
+        """Advance the position to after `last`. The folded records begin at `offset`. A mark of the running hash
+        (MARK_RECORDS) may lie before the first of them, but not between two of them.
         """
         if offset // MARK_RECORDS != (self.position - 1) // MARK_RECORDS:
             self.marks.append((self.position, self.running))

@@ -104,8 +104,9 @@ class StateTable(Generic[Row]):
         return drained
 
     def take_watched(self) -> dict[str, Row | None]:
-        """The keys that changed since the last call, each with the row that was removed last. The first call begins to
-        collect them. Only one caller may use this, because each call removes the keys that it returns."""
+        """The keys that changed since the last call. The value of a key is the last row that was removed under it in
+        that time, or None. The first call returns nothing, and starts collecting changes. Only one caller may use this
+        method, because each call removes the keys that it returns."""
         taken, self._watched = self._watched or {}, {}
         return taken
 

@@ -83,7 +83,8 @@ def plaintext() -> Mapping[str, Any]:
 
 
 def make_producer(servers: list[str], access: Mapping[str, Any]) -> AIOKafkaProducer:
-    """Make a producer with acknowledgement by all replicas, and without idempotence, which it could not guarantee."""
+    """Make a producer that waits for the acknowledgement of all in-sync replicas. Idempotence is off, because it could
+    not guarantee that a record is in the log only once."""
     producer = AIOKafkaProducer(bootstrap_servers=servers, **PRODUCER, **access)
     check_producer(producer)
     check_security(producer.client, access)

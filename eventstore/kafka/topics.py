@@ -49,8 +49,9 @@ class Setting(NamedTuple):
 
 
 def settings_of(spec: TopicSpec, replicas: int) -> tuple[Setting, ...]:
-    """The required settings of a topic with this many replicas. Without compression, brokers decompress the batches of
-    other writers, so no reader meets a record that is small on the wire and huge in memory.
+    """The required settings of a topic with this many replicas. With `compression.type` set to `uncompressed`, brokers
+    decompress the compressed batches of other writers. So no reader gets a batch that is small on the wire and huge in
+    memory.
     """
     kept_ms = spec.retention_ms
     return (

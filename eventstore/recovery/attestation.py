@@ -3,8 +3,9 @@ difference.
 
 The running hashes that replicas compare are fast, but a writer of the log can forge them. Attestations are for
 auditors: their chain is SHA-256 over every byte of every record with its offset and append time. A signed file keeps a
-few marks along each partition, which narrow a difference down to a range. An optional file beside it, bound by the
-signed one, keeps a hash of each record and names the exact record.
+few marks along each partition, which narrow a difference down to a range. An optional second file keeps a hash of each
+record, which finds the exact record. The signed file has the hash of the second file, so nobody can change the second
+file unnoticed.
 
 Record 0 is not in the chain: it identifies the log, and a restored log has another one before the same records.
 """

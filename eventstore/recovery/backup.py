@@ -1,12 +1,12 @@
 """A copy of a log in plain files, from which either engine can restore it.
 
-Partitions grow during the copy, and they refer to each other: fleet records how far it has received a zones partition,
-and that partition records what fleet has received. A copy with a reference to a missing record could not continue. The
-cut is therefore causally closed: fleet ends after every record that the zones refer to, and the zones end after every
-record that fleet has received.
+Partitions grow during the copy, and their records refer to each other by offset. A record of fleet names the changes
+that fleet has received from a zones partition. A record of a zones partition names the changes of fleet that caused it.
+A copy with a reference to a missing record could not continue. The cut is therefore causally closed: fleet ends after
+every record that the zones refer to, and the zones end after every record that fleet has received.
 
-Each partition is one file of records. The manifest holds the running hash of each and is written last: a folder
-without a manifest is not a backup. The hash is the one in beacons, so a copy can be compared with a replica.
+Each partition is one file of records. The manifest has the running hash of each partition. It is written last: a folder
+without a manifest is not a backup. Beacons contain the same running hash, so a copy can be compared with a replica.
 """
 
 from __future__ import annotations

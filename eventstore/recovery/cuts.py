@@ -24,7 +24,7 @@ class Cut(NamedTuple):
 
 
 async def cut_of(log: EventLog, log_id: str, topics: Collection[str], as_of: AsOf) -> Cut:
-    """The cut of these topics as of a position or a time. Raises PermanentError if it is not in the log."""
+    """The cut of these topics as of a position or a time. Raises PermanentError if the log lacks that point."""
     try:
         if isinstance(as_of, int):
             offsets, time_ms = await cut_at_time(log, topics, as_of), as_of

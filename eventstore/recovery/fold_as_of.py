@@ -73,8 +73,8 @@ async def fold_as_of(
 
 
 def _generation_at(cut: Cut, origin: LogCreated) -> int:
-    """The generation of the log at the cut. After a restore that appended nothing to fleet, only the time of the cut
-    determines it."""
+    """The generation of the log at the cut. The time of the cut is compared first: if a restore appended nothing to
+    fleet, the position in fleet is the same before and after the restore."""
     lineage = lineage_of(origin)
     if cut.time_ms >= origin.envelope.issued_at_ms:
         return lineage.generation

@@ -67,7 +67,7 @@ async def cut_at_position(
 async def time_before(log: EventLog, offsets: Mapping[Partition, int]) -> int:
     """The append time of the latest record before these positions; 0 if there is none.
 
-    If this record has expired, the other positions give the time. Raises PermanentError if there are none.
+    Positions whose preceding record has expired do not count. Raises PermanentError if no other position is left.
     """
     befores = {partition: offset - 1 for partition, offset in offsets.items() if offset > 0}
     there = {partition: offset for partition, offset in befores.items() if offset >= await log.begin(partition)}
@@ -108,8 +108,8 @@ async def replay(
 
 
 async def started(empty: FoldedPartition, start: StateReader | None, latest: int) -> FoldedPartition:
-    """The partition loaded from its saved state, if that is of a position at or before `latest`; otherwise an empty
-    partition."""
+    """Load the partition from its saved state, if the position of that state is at or before `latest`. Otherwise return
+    an empty partition."""
     head = start.head(empty.partition) if start else None
     if start is None or head is None or head.position > latest:
         return empty

@@ -1,10 +1,10 @@
 """Restores a log from a backup: a new generation, with every record at its offset.
 
-The first record of each deciding partition is replaced. The new one has the id and the generation of the new log, and
-the position up to which it has the records of its parent. So no state, position or table of the parent is taken for one
-of this log, and a DPU that has seen newer records is distinguished from a DPU that lags (replicas/lineage). All other
-records keep their bytes, offsets and append times, by which the folds decide. Topics that expire get new offsets, as no
-record refers to them.
+The first record of each deciding partition is replaced. The replacement has the id and the generation of the new log,
+and the position up to which the new log has the records of its parent. So nothing takes a state, position or table of
+the parent for one of the new log. A DPU that has seen newer records of the parent can be distinguished from a DPU that
+lags (replicas/lineage). All other records keep their bytes, offsets and append times, by which the folds decide. Topics
+that expire get new offsets, as no record refers to them.
 
 An interrupted restore leaves nothing that a process would open as a log. In RocksDB the folder gets its name at the
 end. On Kafka the topics are set to accept append times from the client, and a plane refuses such topics until the

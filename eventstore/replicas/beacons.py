@@ -42,9 +42,9 @@ logger = logging.getLogger(__name__)
 
 
 class Beacon(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a replica, as it reports it. `supports` lists the fold versions it has rules for, by topic;
-    `dpus_ahead_of_log` counts the DPUs of its relay whose tables are newer than the log; `now_ms` is the time by its
-    clock; `revocations_fault` is the reason why its revocation list could not be loaded.
+    """A replica's report about itself. `supports` lists the fold versions whose rules the replica has, by topic.
+    `dpus_ahead_of_log` counts the DPUs at the replica's relay whose tables are newer than the log. `now_ms` is the time
+    by the replica's clock. `revocations_fault` is the reason why the replica could not load its revocation list.
     """
 
     replica: str
@@ -170,8 +170,8 @@ class Beacons:
     async def _receive(self) -> None:
         """Read beacons, always from the end of the topic: an old beacon says nothing about liveness now.
 
-        So a position that expired in a long outage is no reason to stop. If the log is another one by now, the sending
-        and folding tasks detect it.
+        So a position that expired in a long outage is no reason to stop. If the log has been replaced by another one,
+        the sending and folding tasks detect it.
         """
         backoff = Backoff(self._rng)
         while True:

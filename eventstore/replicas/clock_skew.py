@@ -6,8 +6,8 @@ much refuses everything, and one that is off by a second needs attention. Three 
 - other clocks: a beacon carries the time of its sender, and this replica's own beacon returns with the time of the log.
   Latency only increases the difference, so the smallest of the last samples counts;
 - the record that was folded last: it cannot be later than now;
-- the monotonic clock of this process: a sudden change of the difference means that the wall clock was set. In the
-  embedded engine, with one clock only, this is the only signal.
+- the monotonic clock of this process: a sudden change of the difference between it and the wall clock means that the
+  wall clock was set. In the embedded engine, with one clock only, this is the only signal.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Wait lists of a replica: callers wait for answers, queries and drivers for what is folded."""
+"""Wait lists of a replica. Callers wait for the answers to their commands. Queries and drivers wait until partitions
+are folded further."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ class AnswerWaitList:
             del self._waiting[content]
 
     def resolve(self, partition: Partition, entries: Iterable[LedgerEntry]) -> None:
-        """Resolve the waiters with the first answer; a later copy of the record has the same one."""
+        """Resolve the waiters with the first answer. Later copies of the record have the same answer."""
         if not self._waiting:
             return
         for entry in entries:

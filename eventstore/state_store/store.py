@@ -1,8 +1,8 @@
 """The port of the state store: the saved state of each partition, so that a restart folds one second of log.
 
 A save is one atomic write per partition: the changed rows, the ids, and a head with the position that they reflect.
-Separate writes left state and position inconsistent in half of all kills. The digest of a partition is the sum of its
-rows' hashes: it does not depend on the order of saves, so replicas can compare it.
+With separate writes, half of all killed processes left a state that did not match its position. The digest of a
+partition is the sum of its rows' hashes: it does not depend on the order of saves, so replicas can compare it.
 """
 
 from __future__ import annotations

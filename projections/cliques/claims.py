@@ -1,14 +1,15 @@
 """Decisions on claims, and assignment of a freed index to a waiting node.
 
 A claim gets the index that its node holds; else the index it last held, if free; else the lowest free index; else a
-place at the end of the queue. A claim may request an index, as an import of rows does: it gets that index or is
-refused. The index of a running incarnation never changes, because a daemon reads its own only at start.
+place at the end of the queue. A claim may request an index, for example when existing rows are imported. It then gets
+that index or is refused. The index of a running incarnation never changes, because a daemon reads its index only at
+start.
 
 Every claim names an incarnation of its node, (created_ms, uid). A claim of an incarnation older than the stored one
 changes nothing. If two incarnations were created at the same time (Kubernetes counts seconds), the later one in the log
 is the newer. A node is in one clique of a domain, so the claim of a newer incarnation in another clique frees the index
-of the older one. Two live pods never share an address. If two claim the same one, the newer pod gets it and the other
-row loses it; otherwise peers would connect to the wrong pod.
+of the older one. Two live pods never share an address. If two pods claim the same address, the newer pod gets it, and
+the row of the older pod loses it. Otherwise peers would connect to the wrong pod.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def is_late_copy(envelope: Envelope, since_ms: int) -> bool:
 
 
 def claim(state: CliquesState, item: Claim, at: RecordMetadata) -> Decision:
-    """The decision about one claim of a record. The claims before it are applied to `state`."""
+    """The decision about one claim of a record. `state` already contains the effects of the claims before it."""
     fault = _outdated(state, item, at)
     if fault is not None:
         return refusal(fault)
@@ -88,7 +89,8 @@ def release(state: CliquesState, key: str, member: CliqueMember, said: int, sinc
 
 
 def assign_waiting(state: CliquesState, clique_id: str, used: int, capacity: int, since: Since) -> ClaimRows:
-    """Rows of the waiting nodes that get an index, in queue order, when `used` of `capacity` indices are in use."""
+    """Rows of the waiting nodes that get an index, in queue order. `used` has a bit for each index in use; `capacity`
+    is the number of indices."""
     rows: ClaimRows = {}
     clique = state.cliques.get(clique_id)
     for node in clique.queue if clique else ():
@@ -104,7 +106,7 @@ def assign_waiting(state: CliquesState, clique_id: str, used: int, capacity: int
 
 
 def _outdated(state: CliquesState, item: Claim, at: RecordMetadata) -> str | None:
-    """Whether the claim names an outdated incarnation, or one that is in another clique."""
+    """Why a claim is refused because its incarnation is outdated or is in another clique; None if it is neither."""
     key, pod = clique_key(item.domain, item.clique), item.pod
     home = state.home(item.domain, item.node) or key
     for where in dict.fromkeys((key, home)):
@@ -130,8 +132,8 @@ def _outdated(state: CliquesState, item: Claim, at: RecordMetadata) -> str | Non
 
 
 def _repeat_claim(state: CliquesState, item: Claim, current: CliqueMember, at: RecordMetadata) -> Decision:
-    """A repeated claim of an incarnation that holds an index or waits. Only its address can change, which ends its
-    readiness."""
+    """A repeated claim of an incarnation that holds an index or waits. Only the address can change. A new address makes
+    the member unready."""
     key = clique_key(item.domain, item.clique)
     clique = state.cliques[key]
     held = current.last if current.claim_state == "holds" else -1
@@ -193,7 +195,7 @@ def _release_elsewhere(state: CliquesState, item: Claim, key: str, at: RecordMet
 
 
 def _address(state: CliquesState, item: Claim, pod: Incarnation, rows: ClaimRows, at: RecordMetadata) -> str:
-    """The address for the claimant. If an older pod has this address, its row in `rows` becomes one without it.
+    """The address for the claimant. If an older pod has this address, `rows` gets that pod's row without the address.
 
     A claim without an address and without a pod refers to the node's present pod, and keeps its address. A new pod has
     an address of its own, so a claim that names a pod never inherits the address of the former pod.

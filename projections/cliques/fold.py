@@ -93,8 +93,8 @@ class CliquesFold:
                 return refusal(f"event: {type(event).__name__} is not an event of the cliques topic")
 
     def rewind(self, state: CliquesState, time_ms: int) -> None:
-        """Correct the state for a clock that was fast and has been set back to `time_ms`: later times in rows become
-        this one, so that new records do not count as older."""
+        """Correct the state for a clock that was fast and has been set back to `time_ms`. Times in rows that are later
+        than `time_ms` are set to `time_ms`, so that new records do not count as older."""
         rows = []
         for key, member in state.members.rows.items():
             said, ready, session = member.issued_ms, member.ready_ms, member.session_ms

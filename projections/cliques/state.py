@@ -44,7 +44,7 @@ ClaimState = Literal["holds", "waits", "left"]
 
 
 class Since(NamedTuple):
-    """The record, and its item, at which a claim state began."""
+    """The item of a record at which a claim state began: the offset of the record, and the number of the item."""
 
     offset: int
     item: int = 0
@@ -54,9 +54,10 @@ class CliqueMember(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The row of one node in a clique.
 
     `last` is the index that the node holds or last held, or -1. `since` orders the queue, and the eviction of nodes
-    that left. `created_ms` and `uid` are the incarnation of its pod. The other three `*_ms` are the times at which the
-    claim (or release), the readiness and the session were issued: an older record is a late copy. `session_alive` is
-    false once the session expired. An address is empty if none was given, or if a newer pod of the domain has it now.
+    that left. `created_ms` and `uid` are the incarnation of its pod. `issued_ms`, `ready_ms` and `session_ms` are the
+    times at which the claim (or release), the readiness and the session were issued. A record about one of the three
+    that was issued earlier is a late copy. `session_alive` is false once the session expired. An address is empty if
+    none was given, or if a newer pod of the domain has it now.
     """
 
     claim_state: ClaimState

@@ -1,8 +1,8 @@
 """Renders the decision of a fold: an event, its change and its outcome become items.
 
-This module makes no decision of its own. An item is read from the same change that the fold evolved by, so the record
-for analysts cannot differ from the fold's state. Some items exist only if the record began a state: a phase, an index,
-a place in the queue. The record began the state if the record's offset is the `since` of the row.
+This module makes no decision of its own. Items are read from the change that the fold applied to its state, so the
+record for analysts cannot differ from that state. Some items exist only if the record began a state, such as a phase,
+an index or a place in the queue. A record began the state if the `since` of the row is the offset of the record.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ MAX_TEXT = 600_000
 
 MAX_ENVELOPE_TEXT = 4_096
 """Maximum characters of each text of the envelope. Longer texts, which only other programs write, are cut. Otherwise
-the writer would retry a decision that does not fit the log without end, and its replica would stop folding."""
+the writer would retry for ever to append a decision that is too large for the log, and its replica would stop folding.
+"""
 
 
 def key_of(at: RecordMetadata) -> str:
@@ -90,7 +91,7 @@ def _waiting_still(event: Event, outcome: Outcome) -> Iterable[DecisionItems]:
 
 
 def _answered(outcome: Outcome) -> Iterable[DecisionItems]:
-    """A decision item for each item of a record's outcome that is `refused` or `unchanged`."""
+    """The decision items for the items of an outcome that are `refused` or `unchanged`."""
     for item in outcome.items:
         if item.code == "refused":
             yield _refused_item(item.name, item)

@@ -78,7 +78,8 @@ def _members_changed(change: joins.MembersChanged, at: RecordMetadata) -> Iterat
 
 
 def _member_changed(member_change: MemberChange, hold: int | None) -> DecisionItems:
-    """The item of one node that joined, left or changed. While it is held, its previous state is in effect."""
+    """The item of one node that joined, left or changed. While a hold delays the change, the previous state of the node
+    stays in effect."""
     held = {"hold": str(hold)} if hold is not None else {}
     if member_change.after is None:
         zone = member_change.before.zone if member_change.before is not None else ""

@@ -1,4 +1,5 @@
-"""Items of a decision, each with its kind and subject. One entry may hold the same item of many subjects."""
+"""Items of a decision, each with its kind and subject. Items that differ only in their subjects share one
+DecisionItems."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ class DecisionItem(NamedTuple):
 
 
 class DecisionItems(NamedTuple):
-    """Items that differ only in their subjects: a record of a thousand joins has one of these. There is at least one
-    subject."""
+    """Items that differ only in their subjects: one DecisionItems is enough for a record of a thousand joins. There is
+    at least one subject."""
 
     kind: str
     subjects: Sequence[str]
@@ -38,7 +39,7 @@ def flattened(items: Iterable[DecisionItems]) -> Iterator[DecisionItem]:
 
 
 def items_in_zones(kind: str, subjects: Iterable[str], zones: Iterable[str]) -> Iterator[DecisionItems]:
-    """One item per subject, with its zone. Consecutive subjects of one zone share one DecisionItems."""
+    """One item per subject, with the zone of the subject. Consecutive subjects of one zone share one DecisionItems."""
     rest = iter(subjects)
     for zone, run in groupby(zones):
         yield DecisionItems(kind, [subject for _, subject in zip(run, rest, strict=False)], zone_detail(zone))

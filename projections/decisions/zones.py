@@ -97,7 +97,7 @@ def _subject(event: Event) -> str:
 
 
 def _record_items(name: str, dpu: Dpu | None, event: Event) -> Iterator[DecisionItems]:
-    """The item of a record about this DPU."""
+    """The item that says what this record reports about the DPU."""
     match event:
         case DpuRegistered():
             yield single_item("dpu_registered", name, {"zone": event.zone})

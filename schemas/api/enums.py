@@ -1,4 +1,4 @@
-"""Enum values of the API in short: `done` for `OUTCOME_DONE`, as the CLI, the metrics and JSON output show it.
+"""Short names of the API's enum values, as the CLI, the metrics and JSON output show them: `done` for `OUTCOME_DONE`.
 
 Protobuf's style guide requires the name of the enum as a prefix of each value. People and scripts see the short name
 in lower case.
@@ -14,7 +14,7 @@ from schemas.api import dpuplane_pb2 as pb
 
 
 def short_name(value: EnumValueDescriptor) -> str:
-    """The name of a value without that of its enum: `table_full` for CODE_TABLE_FULL."""
+    """The name of a value in lower case, without the prefix for its enum: `table_full` for CODE_TABLE_FULL."""
     return value.name.removeprefix(_prefix(value.type)).lower()
 
 

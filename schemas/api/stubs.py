@@ -1,7 +1,7 @@
 """Clients of the services, built from their descriptors, as the server's handlers are (commands/rpc/middleware.py).
 
-The code of grpc's own generator would add one class per service with every method written out, and empty servers; both
-would have to be kept in step with the contract.
+The code of grpc's own generator would add two classes per service with every method written out: a client, and a server
+whose methods are empty. Both would have to be kept in step with the contract.
 """
 
 from __future__ import annotations

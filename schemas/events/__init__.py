@@ -32,10 +32,11 @@ MAX_ITEMS = 1_000
 """Maximum number of items in one record."""
 
 MAX_COMMAND_BYTES = 256 * 1024
-"""Maximum encoded size of a record from outside the plane. The changes of one record must fit in one forward."""
+"""Maximum encoded size of a record from outside the plane. Its changes must fit in one MembershipChanged."""
 
 MAX_FORWARD_ITEMS = 2_000
-"""Maximum number of items in a MembershipChanged: two full records, which take some milliseconds to encode or fold."""
+"""Maximum number of items in a MembershipChanged: as many as in two records of MAX_ITEMS. Encoding or folding them
+takes some milliseconds."""
 
 MAX_FORWARD_BYTES = 512 * 1024
 """Maximum encoded size of a MembershipChanged."""

@@ -6,11 +6,11 @@ from schemas.envelope import Event
 
 
 class IndicesClaimed(Event, frozen=True, gc=False):
-    """Nodes claim indices of one clique, each decided after those before it. A node and an address occur once.
+    """Nodes claim indices of one clique. The claims are decided in order. No node and no address occurs twice.
 
-    `created_ms` and `uids` are the incarnations of the claiming pods; 0 and an empty uid mean (issued_at_ms,
-    command_id). An empty address means none. `requested_indices` are the indices that an external system already shows
-    for the nodes, or -1.
+    `created_ms` and `uids` are the incarnations of the claiming pods. A `created_ms` of 0 stands for `issued_at_ms`,
+    and an empty uid for `command_id`. An empty address means none. `requested_indices` are the indices that an external
+    system already shows for the nodes, or -1.
     """
 
     schema_id = 17

@@ -27,7 +27,7 @@ class LifecycleRequested(Event, frozen=True, gc=False):
 
 
 class StepStarted(Event, frozen=True, gc=False):
-    """A provisioner starts attempt `attempt` at the open step of a DPU; the fold accepts the first that fits.
+    """A provisioner starts attempt `attempt` at the open step of a DPU. If several do, the first record wins.
 
     `provisioner` is the replica's name, a `#`, and an id of its process run.
     """

@@ -5,11 +5,13 @@ from __future__ import annotations
 from schemas.envelope import Event
 
 PRESENT, LEFT, INFERRED, SUPERSEDED = range(4)
-"""States of a node: present, left by command, left by inference from a snapshot, or newer in another zone."""
+"""States of a node in a zone: present; left by command; left by inference from a snapshot; or superseded by a newer
+incarnation in another zone."""
 
 AGENT_JOINED, AGENT_ADDRESS4, AGENT_ADDRESS6 = 1, 2, 4
-"""Bits of a present node for the fields that its own agent set: membership in this zone, IPv4 address, IPv6 address.
-The state of such a node is SUPERSEDED plus these bits; PRESENT means that an operator set all of them."""
+"""Bits for the fields that the node's own agent set: membership in this zone, IPv4 address, IPv6 address. A present
+node with such fields has the state SUPERSEDED plus these bits. A node has the state PRESENT if an operator set all
+three fields."""
 
 MAX_STATE = SUPERSEDED + AGENT_JOINED + AGENT_ADDRESS4 + AGENT_ADDRESS6
 
@@ -17,18 +19,19 @@ MAX_STATE = SUPERSEDED + AGENT_JOINED + AGENT_ADDRESS4 + AGENT_ADDRESS6
 class MembershipChanged(Event, frozen=True, gc=False):
     """The accepted changes of zones partition `cause_partition` in [from_offset, to_offset), as absolute states.
 
-    Accepted only if `from_offset` is fleet's mark for that partition. `states` are PRESENT, LEFT, INFERRED, SUPERSEDED,
-    or SUPERSEDED plus the bits of the fields that the node's agent set (AGENT_JOINED and the like). The columns are
-    those of NodesJoined, and a zone per item. `earliest_ms` is the append time of the earliest change.
+    Fleet accepts it only if `from_offset` is the end of the last range that it accepted from that partition. `states`
+    are PRESENT, LEFT, INFERRED, SUPERSEDED, or SUPERSEDED plus the bits of the fields that the node's agent set
+    (AGENT_JOINED and the like). The other columns of items are those of NodesJoined, and the zone. `earliest_ms` is the
+    append time of the earliest change.
 
     `changed_ms` is the append time of each node's last change; empty if it is `earliest_ms` for all. For a node that
-    left, `last_present_ms` is the append time of the last record that kept it present. It is 0 for a present node and
-    for a node that its own agent had joined; the column is empty if it is 0 for all.
+    left, `last_present_ms` is the append time of its last join or change before it left. It is 0 for a present node,
+    and for a node that its own agent had joined. The column is empty if all values are 0.
 
-    `command_ids` and `actors` name the commands behind the changes, and their principals: each entry applies to the
-    next `cause_items` items, in order. The id is empty for a node that joined alone and was new to the partition: its
-    uid is the command id, unless the command gave another uid. Both are empty for items without a command. If no item
-    has a command, all three columns are empty.
+    `command_ids` are the ids of the commands that caused the changes, and `actors` are their principals. Each entry
+    applies to the next `cause_items` items, in order. The id is empty for a node that joined alone, was new to the
+    partition and got no uid from the command: the uid of the node is then the command id. Id and actor are empty for
+    items without a command. If no item has a command, all three columns are empty.
     """
 
     schema_id = 23
@@ -80,8 +83,9 @@ class PolicyDeleted(Event, frozen=True, gc=False):
 class BudgetSet(Event, frozen=True, gc=False):
     """Sets a budget: how many addresses of a table may change verdict per 10 minutes before a change is held.
 
-    The limit is a share, and at least a count. `kind` is the kind of change that it governs: `denied-by-leave`,
-    `denied-by-change`, `allowed-by-change` or `allowed-by-join`. A `permille` of 1,000 means no limit.
+    The limit is `permille` of the addresses, or `min_addresses` if that is more; a small table caps `min_addresses`.
+    `kind` is the kind of change that the budget limits: `denied-by-leave`, `denied-by-change`, `allowed-by-change` or
+    `allowed-by-join`. A `permille` of 1,000 means no limit.
     """
 
     schema_id = 26
@@ -99,7 +103,7 @@ class HoldApproved(Event, frozen=True, gc=False):
 
 
 class HoldRejected(Event, frozen=True, gc=False):
-    """A principal rejects a hold: the addresses that it would withdraw stay, and their replacements are dropped."""
+    """A principal rejects a hold: the held change gets no effect, and the rule tables keep the state before it."""
 
     schema_id = 28
     hold: int

@@ -1,4 +1,4 @@
-"""Events about nodes of zones, and the events that fleet causes in their partitions."""
+"""Events about the nodes of zones, and the events that fleet causes in partitions of topic zones."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from schemas.envelope import Event
 class NodesJoined(Event, frozen=True, gc=False):
     """Nodes join one zone, each with its complete addresses and labels. A name is `name` or `source/name`.
 
-    `created_ms` and `uids` are the incarnation; empty columns mean (issued_at_ms, command_id) for all nodes.
-    `addresses4` is 4 bytes per node (0.0.0.0: none), `addresses6` 16 bytes per node (:: : none); either column may be
-    empty if no node has one. `label_index[i]` is the index of node i's labels in `label_sets`.
+    `created_ms` and `uids` are the incarnations. If these columns are empty, `issued_at_ms` and `command_id` are the
+    incarnation of every node. `addresses4` has 4 bytes per node (0.0.0.0 for none), and `addresses6` has 16 bytes per
+    node (`::` for none). Either column may be empty if no node has such an address. `label_index[i]` is the index of
+    node i's labels in `label_sets`.
     """
 
     schema_id = 3
@@ -45,8 +46,8 @@ class NodesChanged(Event, frozen=True, gc=False):
 class NodesLeft(Event, frozen=True, gc=False):
     """Nodes left one zone. `inferred` means that a source's snapshot lacks them, without a request to leave.
 
-    An inferred leave quotes the hash of that snapshot. It is refused unless this is the last snapshot of its source in
-    this zone (`SnapshotCompleted`). Empty incarnation columns mean any incarnation.
+    An inferred leave quotes the hash of that snapshot. The leave is refused unless that snapshot is the last one of its
+    source in this zone (`SnapshotCompleted`). Empty incarnation columns mean any incarnation.
     """
 
     schema_id = 5
@@ -89,8 +90,8 @@ class ZoneDeleted(Event, frozen=True, gc=False):
 class NodesSuperseded(Event, frozen=True, gc=False):
     """Caused by fleet: these nodes have, or had, a newer incarnation in another zone, and leave this one.
 
-    Accepted only if `from_offset` is this partition's mark for fleet. Fleet decided it after it had folded this
-    partition's changes before `seen_offset`.
+    Accepted only if `from_offset` is the end of the last range that this partition accepted from fleet. Fleet had
+    folded this partition's changes before `seen_offset` when it decided this.
     """
 
     schema_id = 7
@@ -106,7 +107,7 @@ class NodesSuperseded(Event, frozen=True, gc=False):
 class ZoneLimitsSet(Event, frozen=True, gc=False):
     """Caused by fleet: the limits of one zone (see ZoneUpdated), for the partition that enforces them.
 
-    Accepted only if `from_offset` is this partition's mark for fleet.
+    Accepted only if `from_offset` is the end of the last range that this partition accepted from fleet.
     """
 
     schema_id = 8
@@ -121,7 +122,7 @@ class ZoneLimitsSet(Event, frozen=True, gc=False):
 
 
 class OutboxAcknowledged(Event, frozen=True, gc=False):
-    """Caused by fleet: it has folded this partition's changes before `to_offset`, which leave the outbox."""
+    """Caused by fleet: it has folded this partition's changes before `to_offset`. These changes leave the outbox."""
 
     schema_id = 9
     to_offset: int

@@ -46,8 +46,8 @@ class WatchEvent(NamedTuple):
 
 
 class KubernetesApi(Protocol):
-    """An API server. Every method raises ApiError. Paths begin with /api or /apis. The keys of `query` are
-    the API server's names of parameters.
+    """An API server. Every method raises ApiError. Paths begin with /api or /apis. `query` has the parameters of the
+    URL, under the API server's names.
     """
 
     async def get(self, path: str, query: Mapping[str, str] | None = None) -> bytes: ...

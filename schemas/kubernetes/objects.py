@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 RACK_LABEL = "topology.kubernetes.io/rack"
-"""The label of a Node with the name of its rack, by default."""
+"""The default label of a Node from which the plane reads the name of its rack."""
 
 
 class Fields(msgspec.Struct, frozen=True, gc=False, rename="camel"):

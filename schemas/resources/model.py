@@ -1,7 +1,7 @@
 """Common parts of the models of custom resources: names in camel case, and types of fields.
 
-A field that a user may leave out is optional, and absent in an object. Unknown fields are ignored: an object may
-have been written by a later version; the API server refuses them on its side.
+A field that a user may leave out is optional, and absent in an object. Unknown fields are ignored, because a later
+version of the plane may have written the object. The API server itself refuses unknown fields.
 """
 
 from __future__ import annotations
