@@ -153,7 +153,7 @@ class Forwarder:
 
     async def _append(self, need: _Need) -> bool:
         """Wait for our turn, append a record, and wait until this record or another replica's equal one is folded.
-        Returns True for our record.
+        Returns True if this replica appended the record, and it is folded.
 
         A partition that is halted on this replica is left to other replicas. Its need would never be met here, and the
         same half megabyte would be appended again every two seconds.

@@ -210,7 +210,7 @@ class ListWatch(Generic[T]):
         data = await self._api.get(self._path, query)
         try:
             page: ObjectList[T] = self._page.decode(data)
-        except msgspec.DecodeError as error:  # to skip an object would be to say that it is absent
+        except msgspec.DecodeError as error:  # a skipped object would seem to be absent
             raise ApiError(0, "Malformed", f"a list cannot be read: {error}") from error
         return page
 

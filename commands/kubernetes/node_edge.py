@@ -192,13 +192,13 @@ class NodeEdge:
         return found.zone
 
     async def _infer_leaves(self) -> bool:
-        """Append the last complete list, and the leaves of the nodes that it lacks. Returns whether all records are
-        known to be folded.
+        """Append a record of the last complete list, and the leaves of the nodes that the list lacks. Returns whether
+        all records are known to be folded.
 
-        A list without any Node is no evidence. After a restore, a list of the API server is no evidence either, because
-        nodes may have joined after the backup. Nodes without evidence stay, and are counted, until the source lists
-        them again or an operator removes them. The log has the version of the list and whether there was a restore, so
-        the edge knows both after a restart.
+        A list without any Node is not evidence of a leave. A list from after a restore of the API server is not
+        evidence either, because nodes may have joined after the backup. Without evidence, the nodes stay in the folds
+        and are counted, until the source lists them again or an operator removes them. The record contains the version
+        of the list and whether there was a restore, so the edge knows both after a restart.
         """
         by_zone: defaultdict[str, list[NodeFacts]] = defaultdict(list)
         for facts in self._present.values():

@@ -21,7 +21,7 @@ class NodeRules:
     """The name of the source cluster: a node is named SOURCE/NAME."""
     zone_label: str = RACK_LABEL
     fallback_zone: str = "unassigned"
-    """The zone of nodes without a valid zone label; they are reported."""
+    """The zone of nodes without a valid zone label. The missing or invalid label is one of the node's faults."""
     address_type: str = "InternalIP"
     labels: Sequence[str] = ()
     """Patterns of the label keys that policies select by. Other labels of a Node are ignored: they change too often."""

@@ -141,7 +141,7 @@ class ObjectEdge:
         if cache.went_back:
             cache.went_back = False
             for name, item in cache.objects.items():
-                with suppress(ValidationError):  # such a spec is never stated
+                with suppress(ValidationError):  # an invalid spec is never submitted
                     self._suspended[_Key(kind, name)] = digest_of(kind, item)
         self._work.set()
 
@@ -257,7 +257,7 @@ class ObjectEdge:
             return True
         user = (item.metadata.annotations or {}).get(AUTHOR, "")
         actor = self._users.author(user)
-        if self.missing_admission:  # final for this spec: no later policy vouches for its author
+        if self.missing_admission:  # final for this spec: a later policy does not prove its author
             message = f"{self.missing_admission}; then set the annotation {RESTATE} to a new value"
             self._say(key, item, ADMISSION_MISSING, message, digest)
         elif self._suspended.get(key) == digest:
@@ -315,7 +315,7 @@ class ObjectEdge:
             vouched = [each for each in spec.verdicts if (each.user, each.verdict, each.hash) not in unvouched]
             spec = spec.model_copy(update={"verdicts": vouched})
         faults: dict[str, str] = {}
-        for _ in spec.verdicts:  # each verdict may change what the others count for
+        for _ in spec.verdicts:  # each appended verdict may change which of the others count
             judged = verdicts(number, spec, self._states.fleet, self._users, self._envelope)
             if not judged:
                 return True

@@ -3,8 +3,8 @@
 The edge compares the pods that it watches with the claims in the fold, domain by domain, and appends the difference
 until there is none. The edge ends a claim only on evidence about its pod that is newer than the claim: a watched
 deletion of that uid, or the pod's absence from a complete list and from a live list of its domain that began after the
-claim was folded. A list without any pod of a domain is no evidence while the domain exists. A list of an API server
-that was restored from a backup is no evidence either. Claims without such evidence stay and are counted.
+claim was folded. A list without any pod of a domain is not evidence while the domain exists. A list of an API server
+that was restored from a backup is not evidence either. Without evidence, a claim stays and is counted.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Kubernetes users as principals of the log.
 
 The rule of two approvers counts persons, and a person may have both a Kubernetes user and a certificate. So a person
-has one name, as in certificates. A list of patterns maps users to these names, and a user that matches no pattern does
-not count. For example, the pattern `*@example.org=*` gives the user `ann@example.org` the name `ann`. This user and the
-holder of any certificate with the name `ann` are one person.
+has one name, as in certificates. A list of patterns maps users to these names. Specs and verdicts of a user that
+matches no pattern are not accepted. For example, the pattern `*@example.org=*` gives the user `ann@example.org` the
+name `ann`. This user and the holder of any certificate with the name `ann` are one person.
 
 A service account is not a person. It can be the author of a spec, under its own name: for example, a program may copy
 objects from a repository. The admission policy accepts no verdict of a service account.
@@ -41,24 +41,24 @@ class _Pattern(NamedTuple):
 
 
 class UserNames:
-    """The names of principals by the patterns of users. The first pattern that matches a user counts."""
+    """Maps users to the names of principals. The first pattern that matches a user decides."""
 
     def __init__(self, source: str, patterns: Sequence[_Pattern] = ()) -> None:
         self._source = source
         self._patterns = patterns
 
     def author(self, user: str) -> str | None:
-        """The actor of an edit by this user, as the log names it; None for a user who does not count."""
+        """The actor of an edit by this user, as the log names it; None if the user cannot be an author."""
         if user.startswith(_SERVICE_ACCOUNT):
             return f"kubernetes/{self._source}/{user}"
         return self._principal(OPERATOR, user)
 
     def approver(self, user: str) -> str | None:
-        """The actor of a verdict by this user; None for a user who does not count."""
+        """The actor of a verdict by this user; None if the user cannot be an approver."""
         return self._principal(APPROVER, user)
 
     def fault(self, field: str, user: str) -> str:
-        """One sentence that says why this user does not count."""
+        """One sentence that says why this user is not accepted."""
         if not user:
             return f"{field}: '' must be the user who changed the spec; change it, or the annotation to submit it again"
         return f"{field}: {quoted(user)} must match a pattern of the setting kubernetes_users, with a valid name"

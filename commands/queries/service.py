@@ -45,8 +45,8 @@ T = TypeVar("T")
 _RULES_PER_MESSAGE = 500
 _DEVICES_PER_MESSAGE = 1_000
 _LABELS_PER_PAGE = 20_000
-"""Maximum number of labels of all nodes of a page together: a page of 1,000 nodes may have six times as many, too many
-for a message.
+"""Maximum number of labels of all nodes of a page together. Without this maximum, a page of 1,000 nodes could have six
+times as many, which is too much for a message.
 """
 _CLIQUES_PER_PAGE = 50
 _CLIQUE_NODES_PER_PAGE = 4_096

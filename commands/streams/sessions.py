@@ -1,10 +1,10 @@
-"""Sessions of daemons: an agent's open stream is its daemon's session. It expires if no message arrives for the
-duration of a lease.
+"""Sessions of daemons: the open stream of an agent is the session of its daemon. The session expires if no message
+arrives for the duration of a lease.
 
 Heartbeats are not appended to the log. This server remembers when it last heard from an agent. It appends an event when
-a session opens, and another when the session expires: the agent was silent for the lease, because its stream ended or
-it sent nothing. Within the lease an agent may open a newer session at any server, and the folds then ignore that the
-older one expired.
+a session opens. It appends another when the agent has been silent for the duration of the lease, because its stream has
+ended or the agent sent nothing. Within the lease an agent may open a newer session at any server, and the folds then
+ignore that the older one expired.
 
 If a server's beacon is missing, the other servers expire its sessions, after the duration of a lease. A server that
 starts again under its old name does the same for the sessions of its former process.
@@ -85,8 +85,8 @@ class SessionKeeper:
     async def keep(
         self, requests: AsyncIterator[pb.KeepSessionRequest | UndecodableRequest], call: Call
     ) -> AsyncGenerator[pb.KeepSessionResponse, None]:
-        """Serve a session until its stream ends or its agent is silent for the lease. Raises PermanentError for a
-        session that the folds refuse."""
+        """Serve a session until its stream ends or its agent has been silent for the duration of the lease. Raises
+        PermanentError for a session that the folds refuse."""
         first = await self._next(requests)
         if first is None:
             return
@@ -112,7 +112,7 @@ class SessionKeeper:
     async def _next(
         self, requests: AsyncIterator[pb.KeepSessionRequest | UndecodableRequest]
     ) -> pb.KeepSessionRequest | None:
-        """The next message; None at the end of the stream, or when the agent was silent for the lease."""
+        """The next message; None at the end of the stream, or after the duration of the lease without a message."""
         until_s = asyncio.get_running_loop().time() + LEASE_S
         try:
             message = await self._streams.wait(anext(requests), until_s)

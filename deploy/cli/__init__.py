@@ -98,7 +98,7 @@ class LazyGroup(click.Group):
             close = difflib.get_close_matches(args[0], SUBCOMMANDS, n=3)
             meant = f"did you mean {' or '.join(close)}?" if close else "`dpuplane --help` lists them all"
             raise click.UsageError(f"unknown command {quoted(args[0])}: {meant}", ctx)
-        if not ctx.resilient_parsing and args[0] != "serve":  # serve reports them in its log
+        if not ctx.resilient_parsing and args[0] != "serve":  # `serve` reports unknown variables in its log
             for sentence in unknown_variables(os.environ):
                 click.echo(f"Warning: {sentence}", err=True)
         return super().resolve_command(ctx, args)
@@ -135,7 +135,7 @@ def _ending(ctx: click.Context | None = None) -> Iterator[None]:
         _print_no_more()
         sys.exit(0)
     except OSError as error:
-        if error.filename is not None or error.errno not in _NO_ROOM:  # it is not of stdout
+        if error.filename is not None or error.errno not in _NO_ROOM:  # the error of another file
             raise
         _print_no_more()
         stated = ctx.meta.get(SENT_COMMAND_IDS, ()) if ctx is not None else ()
@@ -173,6 +173,6 @@ def _with_streams() -> None:
 def main() -> None:
     """Entry point of the console script."""
     _with_streams()
-    # gRPC reads it when it is imported; its own lines report each failed handshake of any peer.
+    # gRPC reads this variable when it is imported. By default it prints a line for each failed handshake of any peer.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     cli(prog_name="dpuplane")

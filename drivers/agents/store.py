@@ -28,7 +28,7 @@ class TableStore(Protocol):
     """Storage of an agent's table."""
 
     def load(self) -> DeviceTable:
-        """The last saved table; the empty table if there is none, or none that is valid."""
+        """The last saved table. The empty table if no table was saved, or the saved table is not valid."""
         ...
 
     def save(self, table: DeviceTable) -> None:

@@ -115,7 +115,7 @@ class AgentTable:
                 return str(error) or f"the device did not apply the frame within {self._apply_s} s"
         if in_hardware:
             self._in_hardware = after.version
-        elif after.epoch != self.table.epoch:  # a version of another log generation is no measure for this one
+        elif after.epoch != self.table.epoch:  # versions of another log generation cannot be compared
             self._in_hardware = 0
         self.table, self.received = after, after.version
         self._digest, self._in_sync = after.digest, True

@@ -1,9 +1,9 @@
 """The executor of steps on a device: fence, read, adopt or start a task, follow it, and verify the result by a read.
 
 The result of the previous attempt is not needed. This attempt opens a session, which ends the previous one's session,
-and reads the device. A running or finished task of this step is adopted; any other running task is cancelled; otherwise
-the step is started as a task. An attempt may therefore fail at any point, and the step may be run twice. A device that
-reports "done" is read again, since some devices report it without having done the task.
+and reads the device. A running or finished task of this step is adopted, and any other running task is cancelled. If no
+task was adopted, the step is started as a task. An attempt may therefore fail at any point, and the step may be run
+twice. A device that reports "done" is read again, since some devices report it without having done the task.
 """
 
 from __future__ import annotations

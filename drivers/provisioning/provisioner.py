@@ -52,8 +52,8 @@ class ProvisionerSettings(NamedTuple):
     pause_s: float = 0.02
     """Shortest time between two checks of a partition."""
     idle_check_s: float = 1.0
-    """Longest time between two checks of a partition with running attempts, or with steps that wait for a thaw. The
-    loss of a replica's beacon is no record, so the fold does not change with it."""
+    """Longest time between two checks of a partition with running attempts, or with steps that wait for a thaw. The log
+    has no record of a lost beacon, so no change of the fold reveals it."""
     landing_s: float = 2.0
     """Longest wait for the fold to show an append. After it the event is appended again, because an append of
     unknown outcome may have failed."""

@@ -55,7 +55,7 @@ class LinkMembership:
     def renumbered(self) -> list[str]:
         """DPUs whose ordinal in the log has changed, or that have left the log, since the last call."""
         registrations = self._source.registrations(self._zone.name)
-        if registrations == self._registrations:  # every heartbeat asks
+        if registrations == self._registrations:  # the common case, at every heartbeat
             return []
         self._registrations = registrations
         return self.numbering.renumbered(partial(self._source.ordinals_of, self._zone.name))
@@ -84,7 +84,7 @@ class LinkMembership:
         return [Unserved(mask, reason, self._retry_ms())]
 
     def report_again(self, dpus: Sequence[str], now_ms: int) -> None:
-        """Report the tables of these DPUs under their new ordinals: reports are otherwise made on change only."""
+        """Report the tables of these DPUs under their new ordinals, although the tables have not changed."""
         mask = self.numbering.mask_of(dpus)
         for state, members in self.delivery_states.dpus.items():
             if members & mask:

@@ -2,10 +2,10 @@
 
 A relay folds the log itself, so it needs no other process, and any number of relays can serve one zone. After each
 change of the log it computes each zone's table, encodes one frame per rule list and base version, and sends the same
-bytes to every link. A pass over all links yields every few milliseconds; the next pass takes all changes since. The
-cost of a pass hardly depends on the number of changes. Under load, a pause follows each pass, so that the process has
-time to read the log. The pause is at most the time that the oldest change had waited for the pass. A single change
-hardly waits, so almost no pause follows it.
+bytes to every link. A pass over all links yields to other tasks every few milliseconds, and the next pass takes all
+changes that were folded since. The cost of a pass hardly depends on the number of changes. Under load, a pause follows
+each pass, so that the process has time to read the log. The pause is at most the time that the oldest change had waited
+for the pass. A single change hardly waits, so almost no pause follows it.
 
 A DPU resumes at any relay from its (epoch, version, digest): versions are positions in the log and are the same for
 every relay. The DPUs' tables are reported to the log as aggregates (`reports`), never one by one.

@@ -1,8 +1,8 @@
 """A relay's reports to the log about the tables of a zone's DPUs: on change only, batched, at most one per second.
 
-A report has one bitmap of DPU ordinals per version and level. The fold merges bitmaps by OR: a report that is written
-twice, or by two relays about one DPU, changes nothing, and a report of unknown outcome is repeated. Only regressions
-(`regressed`) are reported by name.
+A report has one bitmap of DPU ordinals per version and level. The fold merges bitmaps by OR. So a second report of the
+same content, by this relay or by another, changes nothing, and a report of unknown outcome can be repeated. Only
+regressions (`regressed`) are reported by name.
 """
 
 from __future__ import annotations
@@ -75,8 +75,9 @@ class ReportBuffer:
         return bool(self.regressed or self.refused) and now >= self.last_s + EXCEPTIONS_S
 
     def take(self, now: float) -> ReportBuffer:
-        """Take the content of the next report. Names beyond the limit stay. Older versions are dropped: a DPU with none
-        of the reported versions is behind in any case.
+        """Take the content of the next report. Names beyond the limit stay for the next report. Versions beyond the
+        limits, the oldest ones, are dropped: a DPU that has none of the reported versions counts as behind without
+        them.
         """
         taken = ReportBuffer()
         taken.reached = {key: self.reached[key] for key in reversed(list(self._newest()))}

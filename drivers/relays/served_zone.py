@@ -47,7 +47,8 @@ class DpuRateLimiter:
         self._at_s: npt.NDArray[np.float64] = np.zeros(0)
 
     def wait_s(self, ordinals: Sequence[int], now: float) -> npt.NDArray[np.float64]:
-        """Seconds until each of these DPUs has a token; a DPU with 0 has taken one."""
+        """Take a token for each of these DPUs that has one. Returns, for each DPU, the seconds until its next token; 0
+        for a DPU whose token was taken."""
         index = np.asarray(ordinals)
         self._grow(int(index.max()) + 1)
         tokens = np.minimum(self._at_once, self._tokens[index] + (now - self._at_s[index]) / self._every_s)
@@ -88,7 +89,7 @@ class ServedZone(Generic[S]):
         """Limits deltas from versions that this relay has not sent. To compute such a delta from the history is slow,
         and a DPU may claim any version."""
         self.sessions: dict[S, None] = {}
-        """The sessions in order of arrival. The order of a set differs from run to run."""
+        """The sessions in order of arrival. A set is not used, because its order differs from run to run."""
         self.links: dict[str, tuple[DpuLink, int]] = {}
         """The link of each connected DPU, and the DPU's number on that link."""
         self.last_reported: dict[str, tuple[int, int]] = {}
@@ -195,7 +196,8 @@ class ServedZone(Generic[S]):
 
 
 def log_freezes(changed: Sequence[ServedZone[S]], frozen_before: Collection[str]) -> None:
-    """Log the zones that were frozen or thawed, in one line each: a freeze of all zones may concern thousands."""
+    """Log all zones that were frozen in one line, and all that were thawed in another: a freeze of all zones may
+    concern thousands."""
     turned = [zone for zone in changed if zone.frozen is not (zone.name in frozen_before)]
     if frozen := [zone.name for zone in turned if zone.frozen]:
         logger.info("zones frozen", extra={"zones": len(frozen), "first": min(frozen)})

@@ -114,7 +114,7 @@ class Session:
                 continue
             if frame.version != target.version:
                 self.zone.remember_latest()
-            instead = due == "delta" and delivery_state.keeps_up(state)  # the changes since are larger than the table
+            instead = due == "delta" and delivery_state.keeps_up(state)  # the delta is larger than the table
             allowed = (
                 self._limited(self.zone.snapshot_limiter, dpus, now) if frame.is_snapshot and not instead else dpus
             )

@@ -51,7 +51,8 @@ class SimulatedZone:
         self._retries: list[tuple[float, int]] = []
         """Retry times of unserved DPUs, each with a set of DPUs."""
         self._logged = 0
-        """Unserved DPUs of this link that are logged already: they retry every two seconds."""
+        """The set of unserved DPUs of this link that were logged. They are logged only once, because they retry every
+        two seconds."""
 
     async def run(self) -> None:
         """Maintain a link to a relay until cancelled."""
