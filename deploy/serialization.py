@@ -34,7 +34,7 @@ def message_to_dict(message: Message) -> JsonObject:
 
 
 def _item(message: Message) -> JsonObject:
-    """A nested message. An empty position is omitted: the outer message has one."""
+    """A nested message. An empty field `position` is omitted: the outer message has the position."""
     message_fields = message_to_dict(message)
     if message.DESCRIPTOR in _ANSWERS and not message_fields["position"]:
         del message_fields["position"]

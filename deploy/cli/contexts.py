@@ -53,7 +53,7 @@ class Contexts(NamedTuple):
 
 
 class BadContexts(click.UsageError):
-    """A file that is not accepted, or a name that is not in it; the message names the file and the field."""
+    """The file of contexts is invalid, or has no context of a given name. The message names the file and the field."""
 
 
 def contexts_file(environment: Mapping[str, str] = os.environ) -> Path:

@@ -1,7 +1,7 @@
 """The DPUs of a command: by name, or selected by zone, labels of zones, phase, or because they are stuck.
 
-A DPU has no labels of its own; its zone (a rack) has. A selection is listed and must be confirmed before any request is
-sent. Each DPU has an outcome of its own.
+Labels belong to zones (racks), not to DPUs. A selection is listed and must be confirmed before any request is sent.
+Each DPU has an outcome of its own.
 """
 
 from __future__ import annotations

@@ -163,7 +163,8 @@ def label_selector(context: click.Context, parameter: click.Parameter, given: st
 
 
 def not_empty(context: click.Context, parameter: click.Parameter, given: str) -> str:
-    """Callback of an option that may be absent but not empty: an empty value is an unset variable of a script."""
+    """Callback of an option that may be absent but not empty: an empty value usually comes from an unset variable of a
+    script."""
     if not given and context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE:
         raise click.BadParameter("must not be empty; omit the option instead")
     return given

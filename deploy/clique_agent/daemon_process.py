@@ -20,7 +20,7 @@ RELOAD = signal.SIGUSR1
 
 
 class DaemonProcess:
-    """One daemon while `run` runs. The first call of `start` starts it."""
+    """Runs one daemon until `run` is cancelled. The daemon is not started before the first call of `start`."""
 
     def __init__(self, command: Sequence[str], rng: Random) -> None:
         self.starts = self.signals = 0

@@ -57,8 +57,8 @@ def location_of(settings: Settings) -> LogLocation:
 def state_folder(settings: Settings) -> Path | None:
     """The folder of saved folds: `state`, or a folder inside `data`; None if the settings have neither.
 
-    The role `decisions` has a folder of its own inside it. State that another role saved may be ahead of the written
-    decisions.
+    The role `decisions` has a folder of its own inside it. It must not start from the state of another role, which may
+    be ahead of the written decisions.
     """
     folder = settings.state or (settings.data / STATE_FOLDER if settings.data else None)
     return folder / DECISIONS_FOLDER if folder is not None and settings.role == "decisions" else folder

@@ -160,7 +160,7 @@ class NodeProcess:
         return self._process is not None and self._process.poll() is None
 
     def ending(self) -> str:
-        """The exit of a node that ended by itself; empty while it runs."""
+        """A sentence about a node that ended by itself, with its exit status; empty while the node runs."""
         status = self._process.poll() if self._process else None
         return "" if status is None else f"{self.node.name} ended with status {status}, see {self._output}"
 

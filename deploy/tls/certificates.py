@@ -1,9 +1,9 @@
 """The certificate of a process, its key and its trusted authority: three files, reloaded when they change.
 
 Certificates are short-lived, and another program replaces the files while this process runs. The files are checked
-every second, and a new set is loaded as a whole or not at all: after half of a rotation (a key that does not match
-yet), the old set stays in use. Open connections stay open. An expired certificate is refused at the next handshake, and
-by the listeners at the next call.
+every second, and a new set is loaded as a whole or not at all: while only some of the files are replaced (the key does
+not match yet), the old set stays in use. Open connections stay open. An expired certificate is refused at the next
+handshake, and by the listeners at the next call.
 
 This process connects to processes of the plane only: the certificate of a node's agent does not authenticate a relay,
 even with the relay's host name.

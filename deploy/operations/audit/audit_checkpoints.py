@@ -135,8 +135,8 @@ def load(path: Path, public_key_path: Path) -> CheckpointContent:
 async def prove(
     log: EventLog, statement: CheckpointContent, hashes: Path | None, report: ReportProgress
 ) -> ProofResult:
-    """Compare a log with a checkpoint. Raises PermanentError if the file of hashes differs from the signed one. If the
-    checkpoint has no signed file of hashes, an existing file belongs to an earlier checkpoint and is not read.
+    """Compare a log with a checkpoint. Raises PermanentError if the file of hashes differs from the signed one. If no
+    file of hashes was signed with the checkpoint, a file at `hashes` is of an earlier checkpoint, and is not read.
     """
     kept = _open_hashes(statement, hashes) if hashes and statement.hashes else {}
     try:

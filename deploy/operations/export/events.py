@@ -23,7 +23,7 @@ from schemas.events import EVENTS
 EXPORTED_TYPES = frozenset({event.__name__ for event in EVENTS} | {UNDECODABLE})
 
 _WIDER = 8
-"""Factor by which the range read grows while it has too few matching events."""
+"""Factor by which the range that is read grows as long as it has too few matching events."""
 
 
 def silent(_what: str, _share: float) -> None:
@@ -133,7 +133,7 @@ async def _between(
     follow: bool,
     report: ReportProgress,
 ) -> AsyncGenerator[Batch, None]:
-    """The records from `begins` to before `ends`, or without end if `follow`."""
+    """The records from `begins` up to, but not including, `ends`. With `follow`, without end."""
     behind = {partition for partition, end in ends.items() if begins[partition] < end}
     total = sum(ends[partition] - begins[partition] for partition in behind)
     if not behind and not follow:

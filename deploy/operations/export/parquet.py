@@ -12,11 +12,12 @@ from eventstore.errors import PermanentError
 
 GROUP_ROWS = 65_536
 GROUP_BYTES = 32 << 20
-"""A group is written when it has this many rows, or events of this many characters: memory holds one group at most."""
+"""Limits of a group of rows: the number of rows, and of characters in their events. A group that reaches a limit is
+written, so memory holds one group at most."""
 
 
 class ParquetFile:
-    """Writes rows to a file, which appears when the context ends without an error."""
+    """Writes rows to a Parquet file, which is complete when the context ends without an error."""
 
     def __init__(self, path: Path, *, explode: bool) -> None:
         try:

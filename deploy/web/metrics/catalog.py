@@ -1,8 +1,9 @@
 """The catalog of metrics: name, help text and labels of each.
 
 Names follow the conventions of Prometheus. They carry their units; a point in time is a `_timestamp_seconds` in Unix
-time, because an age stops growing when its process hangs. Labels have few values: partitions, methods, levels, phases,
-ranks, never nodes or DPUs. Two metrics have zones as labels, for at most ZONES_MAX zones; the totals count all zones.
+time, because an age would stop growing if its process hangs. Labels have few values: partitions, methods, levels,
+phases, ranks, never nodes or DPUs. Two metrics have zones as labels, for at most ZONES_MAX zones; the totals count all
+zones.
 
 The label `plane` is a target label, set where Prometheus finds its targets, and not a constant label that the process
 gives to every series. Therefore `up` has the label too, even for a dead process, and no process can claim the name of

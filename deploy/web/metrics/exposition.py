@@ -33,7 +33,7 @@ class Exposition:
         self._collectors: Sequence[Collector | CollectorRegistry] = (*collectors, registry)
 
     async def text(self) -> bytes:
-        """The whole text; values change while it is rendered."""
+        """The whole text. Values may change while it is rendered."""
         parts = []
         for collector in self._collectors:
             for family in collector.collect():
