@@ -34,7 +34,7 @@ def fold_names(names: Iterable[str]) -> list[str]:
 
 
 def _share_widths(numbers: dict[tuple[str, int, str], set[int]]) -> None:
-    """Move a number with as many digits as the numbers of a padded entry to that entry: 100 joins 001 to 099."""
+    """Move numbers without leading zeros into a padded entry of the same width: 100 joins 001 to 099."""
     for prefix, width, suffix in [key for key in numbers if key[1]]:
         free = numbers.get((prefix, 0, suffix), set())
         full = {number for number in free if len(str(number)) == width}

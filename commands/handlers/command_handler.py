@@ -50,9 +50,9 @@ class CommandHandler:
         """The id that the caller gave, or a new one. Raises InvalidCommandId if it is not a UUIDv7, and
         PreconditionFailed if its time is in the future.
 
-        The clock of the server or that of the caller may be wrong, so this is an error of the call and no outcome. If
-        the command were appended, the folds would refuse it for good; and one remembered id with a future time prevents
-        every fold from folding joins in runs until that time.
+        A time in the future means that the clock of the server or of the caller is wrong, so this is an error of the
+        call and no outcome. The folds would refuse such a command for good if it were appended. A fold that remembers
+        an id with a future time also folds no joins in runs until that time.
         """
         if not given:
             return uuid7(self._now_ms(), self._rng)

@@ -41,7 +41,7 @@ class LeaveHandler:
         return answer
 
     def _list_others(self, answer: pb.CommandResult, request: pb.LeaveNodesRequest) -> None:
-        """Replace the answer's items: list only the names that its hold does not include, with the outcome of each."""
+        """Replace the answer's items by one item for each requested name that is not in the answer's hold."""
         kept = self._reader.fleet.held_names.get(answer.hold, {})
         told = {item.name: item for item in answer.items}
         others = [

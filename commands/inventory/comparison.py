@@ -12,9 +12,10 @@ from commands.inventory.plan import InventoryPlan
 class Comparison(NamedTuple):
     """Counts of an import's effects: on the nodes of the file, on other nodes of its zones, and on addresses.
 
-    A moved node is in another zone now. `readdressed` counts the known nodes of the file that get another address,
-    moved or not. `not_in_file` nodes are in a zone of the file but not in the file: an import does not change them.
-    `added` counts addresses that no node of the plane has before the import, `removed` those that none has after it.
+    `moved` counts the nodes of the file that the plane has in another zone. `readdressed` counts the nodes of the file
+    that the plane has with another address, moved or not. `not_in_file` counts the nodes of the plane that are in a
+    zone of the file but not in the file: an import does not change them. `added` counts the addresses that no node of
+    the plane has before the import, `removed` the addresses that no node has after it.
     """
 
     new: int

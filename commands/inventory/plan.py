@@ -110,7 +110,7 @@ class _BadRow(Exception):
 
 
 class _Planner:
-    """Iterates over the rows once. An address assigned to a good row is not assigned again."""
+    """Plans an import in one pass over the rows. An address of an earlier valid row is not assigned again."""
 
     def __init__(self, options: ImportOptions, existing: Mapping[str, ExistingNode]) -> None:
         self._options = options
@@ -160,7 +160,7 @@ class _Planner:
         return None
 
     def _node(self, row: Row) -> tuple[PlannedNode, str]:
-        """Convert a row to a node and its zone. Raises _BadRow or BadAddress, and changes nothing."""
+        """Convert a row to a node and its zone, without a change of the plan. Raises _BadRow or BadAddress."""
         columns, values = self._columns, row.values
         name = values.get(columns.name_column, "")
         _require(check_name(columns.name_column, name))

@@ -25,7 +25,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "objectSelector": {},
     "scope": "*",
 }
-"""Values that the API server fills in: they narrow nothing."""
+"""Default values that the API server fills in. None of them narrows the objects that a policy applies to."""
 
 
 async def missing_policy(api: KubernetesApi) -> str:

@@ -93,8 +93,9 @@ def lacking_claims(
 
 
 def _requested_index(state: CliquesState, of: CliqueId, pod: DaemonPod, shown: Shown) -> int:
-    """The index of the pod's row. -1 if there is no row, if the index is not below the clique's capacity, or if the
-    fold gives the node that index without a request."""
+    """The index to request for a pod: the index of its row. It is -1 (no request) if the pod has no row, if the index
+    is not below the clique's capacity, or if the node had that index last: the fold then gives it the same index
+    without a request."""
     index = shown.index_of(of, pod.node)
     clique = state.cliques.get(of.key)
     if index is None or index < 0:

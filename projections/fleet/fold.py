@@ -138,7 +138,8 @@ class FleetFold:
                 return refusal(f"event: {type(event).__name__} is not an event of the fleet topic")
 
     def rewind(self, state: FleetState, time_ms: int) -> None:
-        """Move windows and levels of budgets back, so that they do not wait for the clock to catch up."""
+        """Correct the state for a clock that was fast and has been set back to `time_ms`: levels and budget windows
+        with later times move back to it. Otherwise the budgets would use them until the clock reached those times."""
         state.set_levels_back(time_ms)
         for key, window in sorted(state.windows.rows.items()):
             corrected = window.rewind(time_ms)
@@ -196,7 +197,8 @@ def _decide_policy_set(state: FleetState, event: PolicySet, at: RecordMetadata) 
 
 
 def _policies_but(state: FleetState, name: str) -> int:
-    """The number of policies without this one, as if all pending edits were approved."""
+    """The number of policies, including those that pending edits would add. `name`, which is no policy yet, is not
+    counted."""
     waiting = {hold.policy for hold in state.holds.rows.values() if hold.policy_after is not None}
     return len(state.policies.rows.keys() | waiting - {name})
 
@@ -302,7 +304,7 @@ def _open_hold(state: FleetState, hold: Hold) -> None:
 
 
 def _end_holds(state: FleetState, holds: tuple[int, ...], at: RecordMetadata, approved_by: tuple[str, ...]) -> None:
-    """End holds of edits: approved, or superseded by a later command if there are no approvals."""
+    """End holds of edits. With `approved_by`, the edits were approved; without it, a later command superseded them."""
     if approved_by:
         _end(state, {hold: command_outcomes.approved(hold, approved_by, at) for hold in holds})
     else:

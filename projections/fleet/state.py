@@ -3,7 +3,7 @@
 Saved: members, tombstones, the states retained by holds, policies, zones, holds, budgets and their windows, freezes,
 marks, the outboxes to zones, and per set the version of its last change. All else is derived and rebuilt by `rederive`:
 the plan, label sets, the slot table, the number of addresses per combination of sets (`addresses_by_sets`), covers and
-their history. History starts anew after a restart; content, versions and digests do not.
+their history. A restart loses only the history: content, versions and digests stay the same.
 """
 
 from __future__ import annotations
@@ -340,8 +340,8 @@ class FleetState:
             self.clocks.put(SAMPLED, step_ms)
 
     def recount(self) -> None:
-        """Recount the addresses per combination of sets, and those that each list allows any traffic, after the plan
-        changed."""
+        """Recount after a change of the plan: the addresses per combination of sets, and the addresses for which each
+        list allows at least some traffic."""
         self.addresses_by_sets: Counter[int] = Counter()
         self._allowed = [0] * len(self.plan.lists)
         for bits, count in self.slot_table.count_by_bits().items():

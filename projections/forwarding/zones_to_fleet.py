@@ -4,10 +4,10 @@ A forward is a function of the zone's state and of fleet's mark, the offset belo
 the partition. So two forwarders, or a restarted one, build the same record for the same range, and fleet takes the
 first. A record of the zone is never split: the changes of one record fit one forward, by the bounds on records.
 
-A node that changed again after the range is forwarded with the range of its last change. So the first item that fleet
-receives about a node may be its tombstone. If another partition has an older incarnation of the node, the leave ends
-that incarnation too. A tombstone therefore names the incarnation that left, and the append time of its last join or
-change (`last_present_ms`).
+A forward of a range leaves out the nodes that changed again after the range: each node is in the forward of its last
+change. So the first item that fleet receives about a node may be its tombstone. If another partition has an older
+incarnation of the node, the leave ends that incarnation too. A tombstone therefore names the incarnation that left, and
+the append time of its last join or change (`last_present_ms`).
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def forward(state: ZonesState, partition: int, mark: int) -> MembershipChanged |
 
 
 def is_forwarded(state: ZonesState, mark: int, offset: int) -> bool:
-    """Whether fleet has all changes of the partition below `offset`, which this state must have folded. Fleet has every
-    change below `mark`, so the result is true if `mark` is at or after `offset`. If it is lower, the result is true
+    """Whether fleet has all changes of the partition below `offset`. This state must have folded them. Fleet has every
+    change below `mark`, so the result is true if `mark` is at or after `offset`. With a lower mark, the result is true
     only if the outbox has no entry at or after `mark`. Entries after `offset` count too: the outbox has only the last
     change of each node, so such an entry may have replaced a change below `offset` that fleet lacks. A mark below
     `forwarded` comes from a lagging view of fleet, and proves nothing.
@@ -192,8 +192,8 @@ def _sealed(items: _Items, partition: int, mark: int, end: int) -> MembershipCha
 def _causes(state: ZonesState, items: _Items) -> list[_Behind]:
     """The commands behind these items in record order, one entry per run of items with the same command.
 
-    The join of a single new node has no row in `causes`, because its uid is the command id. It has a row if the command
-    gave another uid.
+    A record that joins a single new node has no row in `causes` if the uid of the node is the command id. If the
+    command gave another uid, the record has a row.
     """
     first, last, count = items.changed[0], items.changed[-1], len(items.names)
     if not state.causes.rows and state.has_one_join_actor(first, last) and items.states.count(PRESENT) == count:

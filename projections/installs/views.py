@@ -52,8 +52,8 @@ def zone_progress(
 ) -> ZoneProgress | None:
     """Progress on a zone's newest `versions`; None without a report. The cost grows with `versions`.
 
-    It covers the DPUs with these ordinals. Without ordinals it covers every DPU that reported, and the last reported
-    count.
+    It covers the DPUs with these ordinals. Without ordinals, it covers every DPU that reported, and the number of DPUs
+    is the last reported one.
     """
     row = state.zones.rows.get(zone)
     if row is None:

@@ -105,7 +105,7 @@ class EventQueue:
             self.counts.limited += 1
 
     def take(self) -> Tally | None:
-        """The Event that waits longest, which no longer waits then. None if none waits."""
+        """Remove and return the Event that has waited longest. None if no Event waits."""
         name = next(iter(self._pending), None)
         if name is None:
             return None
@@ -119,8 +119,9 @@ class EventQueue:
         tally.written, tally.tried, tally.failed = count, 0, 0
 
     def found(self, tally: Tally, count: int) -> None:
-        """The API server has the Event already, with this count. If another process wrote it, the first occurrence here
-        is none that it lacks: a restart reports everything again. Later occurrences wait for a write."""
+        """The API server has the Event already, with this count. If another process wrote it, its count already
+        includes the first occurrence of this process, because a restarted process reports everything again. Later
+        occurrences wait for a write."""
         if count > tally.tried:
             tally.count += count - 1
         self.wrote(tally, count)
@@ -171,7 +172,8 @@ class EventQueue:
         return True
 
     def _forget_oldest(self) -> None:
-        """Forget an Event over the maximum; an Event that waits is used again instead."""
+        """Forget the least recently used Events over the maximum. An Event that waits for a write is not forgotten: it
+        becomes the most recently used one."""
         while len(self._known) > MAX_KNOWN:
             name = next(iter(self._known))
             tally = self._known.pop(name)

@@ -1,7 +1,7 @@
 """The status of a DPURack: the state of a zone in at most 2 kB, whatever its size.
 
-If the status is too large, it leaves out the members first, which are listed all or not at all, then the last
-offenders.
+If the status is too large, the members are left out first, then the last offenders. Members are listed all or not at
+all.
 
 A change of rules needs a second or two to reach the hardware of all DPUs. The condition RulesInstalled ignores the
 changes of the last seconds: otherwise each join of a node would flip it twice in every zone, and each flip is a write.
@@ -179,6 +179,6 @@ def _stuck_because(dpu: Dpu) -> str:
 
 
 def _fitting_members(ranges: Sequence[str], content: dict[str, Any]) -> list[str]:
-    """The ranges of members; none if they do not all fit."""
+    """The ranges of members; an empty list unless all of them fit."""
     is_listed = len(ranges) <= MAX_RANGES and all(len(each) <= MAX_RANGE_CHARACTERS for each in ranges)
     return [*ranges] if is_listed and size_of({**content, "members": ranges}) <= MAX_STATUS_BYTES else []

@@ -1,9 +1,9 @@
-"""The results of the specs that an edge reads from objects: in the log, refused by a fold, or not submitted.
+"""The results of the specs that an edge reads from objects: accepted by a fold, refused by a fold, or not submitted.
 
 An edge submits each spec once. The field `stated` of the object's status has the digest of the last submitted spec. So
-a restarted edge does not submit that spec again, and a spec that was rejected, or whose values another command has
-changed since, is not submitted for ever. A cluster that was restored from a backup has old specs with their old
-statuses, so these specs are not submitted again either.
+a restarted edge does not submit that spec again, even if it was rejected, or if another command has changed its values
+since. A cluster that was restored from a backup has its old specs together with their old statuses, so the edge does
+not submit these specs again either.
 
 The result of a spec becomes the condition Accepted of the object. The edge puts results into a table, and the writer of
 statuses reads them from it, because only the writer decides what to write.
@@ -81,8 +81,8 @@ def spec_digest(spec: Model, restate: str) -> str:
 
 
 def acceptance(statement: Statement | None, written: Document) -> Acceptance:
-    """The acceptance for the next status: that of the result, unless the present status shows a decision about the same
-    spec."""
+    """The acceptance for the next status. It follows from `statement`, unless the present status already shows a
+    decision about the same spec or a later one."""
     shown = str(written.get(STATED, ""))
     condition = next((found for found in conditions_of(written) if found.get("type") == ACCEPTED), None)
     if condition is not None:

@@ -77,7 +77,8 @@ def _mix(value: int) -> int:
 
 
 def _words(packed: bytes, size: int) -> list[npt.NDArray[np.uint64]]:
-    """The packed bytes of every prefix as 64-bit words, last word first, the first one padded on its left."""
+    """The packed bytes of every prefix as 64-bit words, from the last word to the first. The first word is padded with
+    zeros on its left."""
     rows = np.frombuffer(packed, np.uint8).reshape(-1, size)
     padded = np.zeros((len(rows), -(-size // 8) * 8), np.uint8)
     padded[:, padded.shape[1] - size :] = rows

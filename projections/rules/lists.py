@@ -163,8 +163,9 @@ class Plan:
 
 
 def _policies_by_pair(policies: Iterable[Policy]) -> dict[tuple[str, str] | None, list[Policy]]:
-    """Policies by one of the zone labels that they require; by None if they require none. Without this index, an edit
-    would match every policy with every zone: most edits concern all zones, and a fleet may have a policy per zone."""
+    """Policies by a zone label that they require; the key of policies that require no label is None. Without this
+    index, an edit would match every policy with every zone: most edits concern all zones, and a fleet may have a policy
+    per zone."""
     found: dict[tuple[str, str] | None, list[Policy]] = {}
     for policy in policies:
         wanted = selector(policy.zones)
@@ -194,9 +195,9 @@ class _Verdicts:
 def _by_pair(keys: Iterable[SetKey]) -> tuple[int, dict[tuple[str, str], tuple[tuple[int, Selector], ...]]]:
     """An index of sets by required label, with which `bits_of` matches a node's labels.
 
-    The first value has the bits of the sets that contain every node. The second maps one label of each selector to the
-    selector's other labels and the bits of its sets. Without the index, every edit of a policy would match each label
-    set (there may be one per node) with every policy.
+    The first value has the bits of the sets that contain every node. The second value is the index: each selector is
+    under one of its labels, as a pair of the bits of its sets and the selector's other labels. Without the index, every
+    edit of a policy would match each label set (there may be one per node) with every policy.
     """
     everybody = 0
     wanting: dict[tuple[str, str], dict[Selector, int]] = {}

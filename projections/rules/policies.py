@@ -1,8 +1,9 @@
 """Rule policies: they allow or deny nodes, selected by labels, access to the DPUs of zones, selected by labels.
 
-A policy named `default` exists from the start: every member may reach every zone, below every priority that can be set.
-It can be replaced like any other; deleting it restores the built-in one, so no table lacks a default policy by
-accident. The fold validates policies here, because other programs may write to the topic.
+A policy named `default` exists from the start. It allows every member to reach every zone, and its priority is lower
+than any that can be set. It can be replaced like any other policy. Deleting the replacement restores the built-in
+policy, so no table lacks a default policy by accident. The fold validates policies here, because other programs may
+write to the topic.
 """
 
 from __future__ import annotations

@@ -229,7 +229,7 @@ class Cover:
 
 
 class Net:
-    """The net change of prefixes: one that was added and removed again counts as neither."""
+    """The net change of prefixes: a prefix that was added and removed again counts as unchanged."""
 
     __slots__ = ("added", "removed")
 

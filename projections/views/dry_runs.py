@@ -248,7 +248,8 @@ def _turned(plan: Plan, number: int, shifts: Mapping[tuple[int, int], int]) -> V
 
 
 def _contents(state: FleetState, bits: Iterable[int]) -> list[PrefixChange | None]:
-    """The present content of these sets, by bit; None for the others."""
+    """The present content of the sets with these bits; None for every other set. The index in the result is the set's
+    bit."""
     contents: list[PrefixChange | None] = [None] * len(state.sets)
     for bit in sorted(bits):
         contents[bit] = covers_of(state).at(state, bit).content()

@@ -223,10 +223,11 @@ def _intended(
 
 
 def _needed(now: RuleTable, rules: Sequence[tuple[AddressView, int]]) -> int:
-    """The version from which the table certainly allows the node; the newest version if history does not reach back.
+    """The version from which the table certainly allows the node. It is the newest version if history does not reach
+    back to the change that added the node.
 
-    History starts anew after a restart. With an older version than the newest, a DPU that lags could then be reported
-    to have the rule.
+    History starts anew after a restart. If an older version were assumed then, a DPU that lags could be reported to
+    have the rule although it lacks it.
     """
     versions = [view.version for view, _ in rules]
     return max(versions) if all(versions) else now.version

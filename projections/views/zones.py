@@ -125,8 +125,8 @@ def view(zone: str, state: ZonesState, fleet: FleetState) -> ZoneView:
 def frozen(zone: str, state: ZonesState, fleet: FleetState, reported: InstallsState, epoch: int) -> FrozenView | None:
     """The work that a freeze of the zone, or of all zones, holds up; None if the zone is not frozen.
 
-    A DPU waits if no relay has reported that it applied the zone's present table. If no DPU was reported, all
-    DPUs wait, since the earliest change that was not reported.
+    A DPU waits if no relay has reported that it applied the zone's present table. Without any report, all DPUs wait.
+    The wait begins with the earliest change that no relay has reported.
     """
     freeze = fleet.freezes.rows.get(zone) or fleet.freezes.rows.get(ANY_ZONE)
     if freeze is None:

@@ -125,8 +125,8 @@ class ZonesFold:
 
 
 def _caused(state: ZonesState, event: NodesSuperseded | ZoneLimitsSet, at: RecordMetadata) -> Decision:
-    """Advance the mark with every record that begins at it, even if the record changes nothing. Otherwise no later
-    record would be accepted."""
+    """Apply a record of fleet's outbox that begins at the mark, and move the mark to the end of the record's range. The
+    mark moves even if the record changes nothing; otherwise no later record would be accepted."""
     mark = state.fleet_mark
     if event.from_offset != mark or event.to_offset <= mark:
         reason = (

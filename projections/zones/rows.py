@@ -90,10 +90,11 @@ class SourceList(msgspec.Struct, frozen=True, gc=False, array_like=True):
 class Zone(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A zone that has, or had, a node or DPU in this partition, or a limit of its own. A limit of 0 means the default.
 
-    Ordinals from `ordinals` on were never used. The ordinal of a deleted DPU is not reused, because install reports of
-    it remain and would be attributed to the new DPU. `agent_networks` and `agent_label_keys` limit what node agents may
-    set. `attempt_limits` bounds the attempts at a step. A zone that was `deleted` exists again while it has a node or a
-    DPU. Its row is kept for its ordinals, and until fleet clears its limits.
+    All ordinals that were ever used are below `ordinals`. The ordinal of a deleted DPU is not reused while there are
+    new ordinals, because install reports of it remain and would be attributed to the new DPU. `agent_networks` and
+    `agent_label_keys` limit what node agents may set. `attempt_limits` bounds the attempts at a step. A zone that was
+    `deleted` exists again while it has a node or a DPU. The row of a deleted zone stays because of its ordinals, and
+    until fleet clears its limits.
     """
 
     parallel_installs: int = 0

@@ -1,10 +1,11 @@
 """The state of a zones partition: rows in tables, and the state derived from them.
 
-The outbox holds the changes that fleet has not folded yet. It lists, per record that changed nodes, their names, while
-each node (or its tombstone) has the offset of its last change. So one comparison shows that a later change superseded
-an entry, and a node is forwarded in its present state. A record is dropped from the outbox when all of its nodes have
-later changes, so the outbox never has more records than nodes, however long fleet is unavailable. The outbox is rebuilt
-from the rows of nodes and not saved: a second row for each join would double the cost of a save.
+The outbox holds the changes that fleet has not folded yet. An entry has the names of the nodes that one record changed,
+by the offset of the record. The row of each node (or its tombstone) has the offset of the node's last change. So a
+comparison of both offsets shows whether a later change superseded the entry, and a node is forwarded in its present
+state. A record is dropped from the outbox when all of its nodes have later changes, so the outbox never has more
+records than nodes, however long fleet is unavailable. The outbox is rebuilt from the rows of nodes and not saved: a
+second row for each join would double the cost of a save.
 
 The command behind a record is stored while the record is in the outbox, with one exception: a single new node whose uid
 is the command's id. Most joins are of this kind, and need the command only if fleet holds them. For these the state
@@ -164,7 +165,8 @@ class ZonesState:
             self.dpu_index.replace(name, None, dpu)
 
     def last_changes(self, names: Sequence[str], offsets: Sequence[int]) -> Sequence[Node | NodeTombstone | None]:
-        """Each node, or its tombstone, if its last change was at the corresponding offset; else None."""
+        """The row or the tombstone of each node; None if the node's last change was not at the offset given for its
+        name."""
         rows: list[Node | NodeTombstone | None] = [*self.nodes.get_many(names)]
         if all(rows) and list(map(_CHANGED, rows)) == offsets:
             return rows

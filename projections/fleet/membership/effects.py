@@ -63,9 +63,11 @@ def _shifts_after_grants(state: FleetState, impact: Impact) -> Iterable[AddressS
 
 
 def _free_slots(state: FleetState, change: MemberChange, hold: int) -> tuple[ReachableState, ...]:
-    """Free the slots of the removed states, and return the states that stay: all of them if the change is held.
+    """Free the slots of the removed states, and return the states that stay. If the change is held, no slot is freed,
+    and all states stay.
 
-    The new hold alone then retains the states that an earlier hold of the node retained: the newest change is pending.
+    The new hold takes over the removed states that an earlier hold of the node retained, because it is the hold of the
+    node's newest change.
     """
     if hold >= 0:
         return (*change.untouched, *(replace(part, hold=hold) for part in change.removed))
@@ -115,8 +117,8 @@ class _Held(NamedTuple):
 
 
 def _of_holds(name: str, member: Member | None, parts: Sequence[ReachableState]) -> _Held:
-    """The part of each hold that concerns this node. Its addresses are the removed ones or the new ones, whichever are
-    more."""
+    """The part of each hold that concerns this node. Its number of addresses is the larger of two: the node's addresses
+    that the hold retains, and those that it withholds."""
     counts: dict[int, int] = {}
     for part in parts:
         counts[part.hold] = counts.get(part.hold, 0) + bool(part.address4) + bool(part.address6)

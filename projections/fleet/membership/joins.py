@@ -6,10 +6,10 @@ Nearly all records of a burst hold only new names with new addresses: these can 
 passes over whole columns. Any other record goes node by node (`impact`).
 
 Fleet accepts every update of a partition about its own nodes. If two partitions have updates of the same node, the node
-is in the zone of the newer update (`tombstones` defines the order), and fleet's outbox notifies the other zone. A node
-may join and leave a second partition in a newer incarnation before fleet has folded the join. The leave then ends the
-older incarnation in the first partition too, as if fleet had folded first the join and then the leave. If a node's own
-agent joins it to another zone, the node stays in its zone.
+is in the zone of the newer update (`tombstones` defines the order), and fleet's outbox notifies the other zone. A
+forward has only the last state of each node. If a newer incarnation joins and leaves a second partition within one
+forward, fleet therefore receives only the leave. That leave also ends the older incarnation in the first partition, as
+if fleet had folded the join before it. If a node's own agent joins it to another zone, the node stays in its zone.
 """
 
 from __future__ import annotations
@@ -216,11 +216,11 @@ def _member(items: MembershipColumns, i: int, labels: Sequence[dict[str, str]]) 
 
 
 def _is_own(state: FleetState, member: Member, zone: str, partition: int) -> bool:
-    """Whether a member is in a zone of this partition. Then the partition's latest item counts, whatever the
-    incarnation.
+    """Whether a member is in a zone of this partition. An item of the member's own partition always applies, whatever
+    its incarnation.
 
-    An item has the final state of a node, not its history: a move to another zone of the partition followed by a leave,
-    or a leave followed by a join of an older incarnation, is one item.
+    An item has the final state of a node, not its history. A move to another zone of the partition followed by a leave
+    is one item. So is a leave followed by a join of an older incarnation.
     """
     return member.zone == zone or partition_of(member.zone.encode(), state.partition_count) == partition
 

@@ -48,10 +48,10 @@ class LabelSets:
         return number
 
     def use(self, number: int, count: int) -> None:
-        """Add `count` members (negative for fewer) to this label set; without members the set is removed.
+        """Add `count` members (negative for fewer) to this label set. A set without members is removed.
 
-        A free slot has the number -1, which reads the last entry of `_group_of` even if its set was removed. A removed
-        set therefore gets group 0 at once: its former group may not exist under the next plan.
+        A removed set gets group 0 at once, because its former group may not exist under the next plan. The entry of a
+        removed set is still read: the label number of a free slot is -1, which selects the last entry of `_group_of`.
         """
         self._uses[number] += count
         if not self._uses[number]:
@@ -103,7 +103,8 @@ class LabelSets:
         return len(self.group_bits) - 1
 
     def _ungroup(self, number: int) -> None:
-        """Remove a group with its last label set: clients can create any number of combinations of sets."""
+        """Remove a label set from its group, and the group if that was its last label set. Clients can create any
+        number of combinations of sets, so empty groups must not remain."""
         bits, group = self.bits[number], int(self._group_of[number])
         self._group_sizes[group] -= 1
         if not self._group_sizes[group]:

@@ -115,8 +115,8 @@ class MemberRows(MutableMapping[str, Member]):
         return self._single
 
     def get_many(self, names: Sequence[str]) -> list[Member | None]:
-        """The rows of these members, None where there is none. The lookup is by column, because a save reads hundreds
-        of members at a time."""
+        """The rows of the members with these names; None for a name without a member. The lookup is by column, because
+        a save reads hundreds of members at a time."""
         if self._columnar and len(names) > _BATCH_LOOKUP_MIN:
             slot = self._index.find_one(names[0])
             if slot != UNKNOWN and self._names[slot : slot + len(names)] == names:  # neighbours, as most are
@@ -194,7 +194,7 @@ class MemberRows(MutableMapping[str, Member]):
             self._names += [None] * missing
 
     def _remove_columnar(self, name: str) -> bool:
-        """Remove a columnar member; False if there is none of this name."""
+        """Remove a columnar member; False if no columnar member has this name."""
         slot = self._slot(name)
         if slot == UNKNOWN:
             return False
@@ -209,7 +209,7 @@ class MemberRows(MutableMapping[str, Member]):
         return True
 
     def _remove_single(self, name: str) -> bool:
-        """Remove a member that is stored as a single row; False if there is none of this name."""
+        """Remove a member that is stored as a single row; False if no such member has this name."""
         row = self._single.pop(name, None)
         if row is None:
             return False

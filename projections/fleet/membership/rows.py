@@ -115,8 +115,9 @@ T = TypeVar("T")
 
 
 def _command_of(uid: str, created_ms: int) -> str:
-    """The id of the command behind an item whose record names none: the uid, if the uid is a command id that was issued
-    at the creation time. (A join without uids uses the id of its command as uid.)"""
+    """The id of the command behind an item whose record names no command. A join without uids uses the id of its
+    command as uid. So the id is the uid, or empty if the uid is not a command id that was issued at the creation
+    time."""
     try:
         return uid if issued_at_ms(uid) == created_ms else ""
     except InvalidCommandId:

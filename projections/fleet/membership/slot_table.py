@@ -53,8 +53,8 @@ class SlotRow(Protocol):
 
 
 class Column6(NamedTuple):
-    """The IPv6 addresses of items in two forms. `values` has one per item, b"" for none. `packed` is the bytes of the
-    record, b"" if no item has an address."""
+    """The IPv6 addresses of items in two forms. `values` has one entry per item, b"" for an item without an address.
+    `packed` has the bytes of the record; it is b"" if no item has an address."""
 
     values: Sequence[Address]
     packed: bytes
@@ -89,7 +89,7 @@ class SlotTable:
         self._addresses_by_label: Counter[int] = Counter()
 
     def bits(self, address: Address) -> int:
-        """The sets that hold an address, a bit each."""
+        """The sets that hold an address, one bit per set."""
         bits = 0
         for slot in self.address_index.slots_of(address):
             bits |= self.labels.bits[self.label[slot]]
@@ -219,7 +219,8 @@ class SlotTable:
         return found
 
     def count_by_labels(self) -> Mapping[tuple[int, ...], int]:
-        """The number of addresses per combination of label sets that hold them; mostly a single label set."""
+        """The number of addresses per combination of label sets. The combination of an address has the label sets of
+        all slots that hold it: mostly one slot."""
         counts: Counter[tuple[int, ...]] = Counter(
             {(number,): held for number, held in sorted(self._addresses_by_label.items()) if held}
         )

@@ -18,11 +18,12 @@ times: the creation of the incarnation, the append of its last update, and the a
 update of another partition in two cases:
 
 - the update belongs to an older incarnation, and was appended no later than the leave;
-- the creation times are equal, and the update was appended before the last update of the node that left.
+- the creation times are equal, and the update was appended before the last update of the incarnation that left.
 
-A join of an older incarnation that was appended after the leave stays in force: the join is the last request, although
-its caller's clock is slow. (A leave is visible to a caller only once fleet has folded it.) A leave does not end a later
-update of equal creation time, because that node moved to another partition before the leave.
+A join that was appended after the leave stays in force, even if its incarnation has an earlier creation time. Such a
+join is the last request, and its earlier creation time comes from a slow clock of the caller. (A leave is visible to a
+caller only once fleet has folded it.) A leave also does not end an update of equal creation time that was appended
+after the last update of the incarnation that left: the node had moved to another partition.
 
 **Clocks that are fast now.** Two partitions with different leaders get their append times from different clocks. A time
 that is later than the append time of fleet's own record comes from a fast clock and is ignored: the order of arrival at

@@ -41,7 +41,8 @@ from projections.rules.lists import Plan, count_verdict_changes
 from projections.rules.policies import BUILT_IN, DEFAULT, Policy, Selector, selector
 
 ListPair: TypeAlias = tuple[int, int]
-"""The numbers of two lists in their plans: of a list that zones have, and of the list that replaces it."""
+"""A list that zones have, and the list that replaces it. Each is a number: of the first in the present plan, of the
+second in the plan of the edit."""
 
 
 class Edit(NamedTuple):
@@ -177,7 +178,8 @@ def _carry_windows(state: FleetState, proposal: Proposal, charged: EditImpact, a
 
 
 def _carry_levels(state: FleetState, proposal: Proposal) -> None:
-    """Give each list the merged level history of the lists that its zones had: a move does not refill a budget."""
+    """Give each list of the new plan the merged level history of the lists that its zones had. So zones gain no budget
+    by moving to another list."""
     old, new = state.plan, proposal.plan
     carried: dict[str, list[LevelHistory]] = {}
     for was, becomes in sorted(proposal.pairs()):

@@ -42,8 +42,9 @@ NO_LIMITS = ZoneLimits(0, 0)
 class FleetZone(msgspec.Struct, frozen=True):
     """The row of a zone in fleet. A limit of 0 is the default.
 
-    `since_version` is the version that the row exists from, `labels_version` the version of the last edit of the labels
-    (0: none), and `list_version` the version of the zone's list as of that edit.
+    `since_version` is the version at which the row was added. `labels_version` is the version of the last edit of the
+    labels (0 if there was none). `list_version` is the version at which the zone got the list that it had right after
+    that edit.
     """
 
     labels: dict[str, str]
@@ -63,7 +64,8 @@ class FleetZone(msgspec.Struct, frozen=True):
         return ZoneLimits(installs, nodes, self.agent_networks, self.agent_label_keys, self.attempt_limits)
 
     def is_forgettable(self) -> bool:
-        """Whether the zone has no labels and limits, and never had labels: then its history is that of UNKNOWN_ZONE."""
+        """Whether the zone has neither labels nor limits, and never had labels. Such a zone has the history of
+        UNKNOWN_ZONE."""
         return not self.labels_version and not self.has_labels_or_limits()
 
     def has_labels_or_limits(self) -> bool:

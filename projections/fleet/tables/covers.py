@@ -91,15 +91,15 @@ class SetCover:
         self._history_bytes = 0
         self._floor = found.version
         self._filled_at = found.filled_at if found.filled_at == found.version else 0
-        """Version of the only change before the first read, which filled the set; 0 if there were others."""
+        """The version of the change that filled the set; 0 if the set had a later change before the first read."""
         self._take_versions(found)
 
     def _take_versions(self, found: RuleSet) -> None:
         self.version, self.earliest_ms, self._changed = found.version, found.earliest_ms, tuple(found.changed)
 
     def catch_up(self, found: RuleSet, slot_table: SlotTable, bit: int) -> None:
-        """Apply the changes since the last read. `bit` is the set's bit in the plan that the labels of the slot table
-        were matched with."""
+        """Apply the changes since the last read. `bit` is the set's bit in the present plan, with which the labels of
+        the slot table are matched."""
         if found.version == self.version:
             return
         changes = found.changes_after(self.version)
@@ -110,7 +110,7 @@ class SetCover:
         self._take_versions(found)
 
     def retire(self, found: RuleSet) -> bool:
-        """Apply the last changes of a set that left the plan; False if they are not known any more."""
+        """Apply the last changes of a set that left the plan; False if these changes are no longer retained."""
         changes = found.changes_after(self.version)
         if changes is not None:
             self._apply_all(changes)
@@ -258,8 +258,8 @@ class CoverCache:
         self._forget_oldest()
 
     def _forget_oldest(self) -> None:
-        """Forget the oldest retired sets until the rest are within their limits. The sets of the plan are counted only
-        when the retired sets are beyond the minimum, because every edit comes here."""
+        """Forget the oldest retired sets until the rest are within their limits. Every edit calls this method. So the
+        bytes of the plan's sets are summed only if the retired sets take more than MIN_HISTORY_BYTES."""
         most = MIN_HISTORY_BYTES
         if self._retired_bytes > most:
             most = max(most, sum(cover.bytes() for cover in self._covers.values()))
@@ -283,8 +283,8 @@ def _count(changes: Iterable[AddressChange]) -> int:
 
 
 class _AddressFamily:
-    """The cover of one address family: an array when it is computed from all addresses, a set from the first single
-    change on."""
+    """The cover of one address family. It is an array after it was computed from all addresses, and becomes a set at
+    the first single change."""
 
     __slots__ = ("_cover", "_keys", "_packed", "_size", "_width")
 

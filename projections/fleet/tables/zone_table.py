@@ -6,9 +6,10 @@ sets. It only grows, 0 is the empty table before any change, and it means the sa
 A delta adds first and removes last: it adds from the first rule in order of precedence to the last, and then removes
 from the last to the first. At every step, the first rule that matches a source is therefore its first match in the old
 table or its first match in the new one: traffic that both tables allow stays allowed, and traffic that both deny stays
-denied. Proof: while prefixes are added, all old ones are still there, so the first match is the old first match or an
-earlier rule. An earlier rule matches by a new prefix. All new prefixes of the rules before it are there already, so it
-is also the first match in the new table. While prefixes are removed, the same holds with old and new exchanged.
+denied. Proof: while prefixes are added, the table still has all old prefixes. So the first match is the old first
+match, or an earlier rule that matches by a new prefix. The rules before that earlier rule have all their new prefixes
+already, so it is also the first match in the new table. While prefixes are removed, the same holds with old and new
+exchanged.
 
 A delta moves prefixes only within their rule, so a zone that gets another list keeps the sets that both lists share.
 """
@@ -97,8 +98,8 @@ def held_since(state: FleetState, zone: str, found: SetCover, address: Address) 
 
 
 def _came(state: FleetState, zone: str, found: SetCover) -> tuple[int, bool]:
-    """The version at which a set joined a zone's list, and True. If that version is no longer known: the earliest known
-    version with the set in the list, and False."""
+    """The version at which a set joined a zone's list, and whether that version is known. If it is no longer known, the
+    first value is the earliest known version with the set in the list."""
     came = state.list_change(zone).version
     for previous in reversed(state.previous_lists(zone)):
         if not any(covers_of(state).of(state, had) is found for had in previous.sets):

@@ -72,9 +72,9 @@ class Budget(msgspec.Struct, frozen=True):
         """The maximum number of addresses of a list with this base that may change their verdict; None if there is no
         limit.
 
-        The share is of the settled level. The count is capped at half of `base.least`: "at least 1,000" must not allow
-        the loss of all nodes of a plane of 900. This cap is never below 2, the addresses of one node. A fleet begins
-        with joins, so the count of `allowed-by-join` has no cap.
+        It is the larger of two numbers: the share of the settled level, and `min_addresses`. The second is capped at
+        half of `base.least`: a minimum of 1,000 must not allow the loss of all nodes of a plane of 900. The cap is at
+        least 2, the addresses of one node. `allowed-by-join` has no cap, because a fleet begins with joins.
         """
         if self.is_unlimited:
             return None
@@ -193,8 +193,8 @@ class Hold(msgspec.Struct, frozen=True):
     """The offset at which approvals of an edit were last asked for: when it was requested, or when new approvals became
     necessary because its effect had grown."""
     shown_counts: dict[str, int] = {}
-    """For an edit, the counts that the approvers see, each of which exceeded a budget at `asked_offset`: the number of
-    addresses, by budget and by the zones in which their verdict would change (`key_of`)."""
+    """For an edit, the counts that the approvers see. A count is the number of addresses whose verdict would change;
+    its key has the budget, and the zones of the change (`key_of`). Each count exceeded its budget at `asked_offset`."""
     budget_after: Budget | None = None
     command_id: str = ""
     """The id of the command that requested the change."""

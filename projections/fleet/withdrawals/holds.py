@@ -112,12 +112,13 @@ class MembersReleased(NamedTuple):
 def member_holds(
     state: FleetState, impact: Impact, causes: Mapping[str, Cause], actor: str, at: RecordMetadata
 ) -> tuple[tuple[Hold, ...], dict[int, int]]:
-    """The holds of the held changes, one per command behind them, and the hold of each of these changes.
+    """The holds of the held changes, one per command that caused them, and the id of the hold of each change, by the
+    index of the change.
 
-    A command whose nodes are in several records, of one zones partition or of several, has one hold for all of them.
-    Its approvals are void when it grows. The same command id from another actor makes another hold: otherwise an actor
-    could approve their own change in the name of another. Nodes without a command share the hold of their record, with
-    `actor` as the requester.
+    All nodes of a command share one hold, even if they are in several records, of one zones partition or of several.
+    When the hold grows, its approvals are void. The same command id from another actor makes another hold: otherwise an
+    actor could approve their own change in the name of another. Nodes without a command share the hold of their record,
+    with `actor` as the requester.
     """
     if not impact.held:
         return (), {}  # the common case; a scan of open holds may cover thousands
@@ -199,7 +200,8 @@ def addresses_with(impact: Impact, hold: Hold, hold_by_change: Mapping[int, int]
 
 
 def _addresses_of(change: MemberChange) -> int:
-    """The number of addresses that a hold of this change counts: the removed or the new ones, whichever are more."""
+    """The number of addresses that a hold counts for this change: the number of removed addresses or of new ones,
+    whichever is larger."""
     goes = sum(bool(part.address4) + bool(part.address6) for part in change.removed)
     comes = (
         bool(change.after.address4) + bool(change.after.address6)
@@ -344,8 +346,9 @@ def _approval_request(state: FleetState, proposal: Proposal, over: EditImpact, a
 def _key(state: FleetState, kind: BudgetKind, zones: Collection[str], asked: int) -> str:
     """A key for the budget and for the zones in which addresses would change their verdict together.
 
-    A count shown for zones that fleet did not know yet also covers zones that fleet learned of since. A growing fleet
-    gets new zones all the time, and an edit of all zones could otherwise never be approved.
+    If the zones include those that fleet does not know (ANY_ZONE), the key leaves out the zones that fleet has learned
+    of since `asked`. So a count that was shown for unknown zones also covers these. Otherwise an edit of all zones
+    could never be approved in a growing fleet, which gets new zones all the time.
     """
     if ANY_ZONE in zones:
         zones = [name for name in zones if name == ANY_ZONE or not _was_unknown(state.zones.rows.get(name), asked)]
@@ -424,8 +427,8 @@ def decide_approval(state: FleetState, event: HoldApproved, at: RecordMetadata) 
 def _decide_approved_edit(state: FleetState, hold: Hold, approvals: tuple[str, ...], at: RecordMetadata) -> Decision:
     """Apply an approved edit, or ask for new approvals if its unseen verdict changes exceed a budget.
 
-    The counts that approvers saw belong to zones. If other zones would now lose traffic together, their whole count is
-    unseen.
+    Approvers saw one count per group of zones. If verdicts would now change in another group of zones, the whole count
+    of that group is unseen.
     """
     edit = Edit(hold.policy, hold.policy_after, hold.zone, hold.labels_after)
     proposal = propose(state, edit, at.offset + 1)

@@ -47,7 +47,7 @@ class MemberChange(NamedTuple):
 
 
 class AddressShift(NamedTuple):
-    """An address, and the rule sets that hold it before and after, a bit each."""
+    """An address, and the rule sets that hold it before and after, one bit per set."""
 
     address: Address
     before: int
@@ -118,13 +118,13 @@ class _AddressImpact:
         return bits
 
     def denied_by(self, held: Collection[int]) -> BudgetKind:
-        """The budget that counts it if a list begins to deny this address."""
+        """The budget that counts this address if a list begins to deny it."""
         comes = any(added.change not in held for added in self.added)
         stated = all(removed.kind == DENIED_BY_LEAVE for removed in self.removed if removed.change not in held)
         return DENIED_BY_LEAVE if stated and not comes else DENIED_BY_CHANGE
 
     def allowed_by(self, held: Collection[int]) -> BudgetKind:
-        """The budget that counts it if a list begins to allow this address."""
+        """The budget that counts this address if a list begins to allow it."""
         goes = any(removed.change not in held for removed in self.removed)
         new = all(added.is_new for added in self.added if added.change not in held)
         return ALLOWED_BY_JOIN if new and not goes else ALLOWED_BY_CHANGE

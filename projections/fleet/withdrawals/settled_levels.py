@@ -49,7 +49,7 @@ class LevelHistory(msgspec.Struct, frozen=True, array_like=True):
         )
 
     def _since(self, time_ms: int) -> Sequence[tuple[int, int]]:
-        """The samples that the levels after this time depend on."""
+        """The samples that determine the levels after this time: the last sample before it, and all later ones."""
         first = next((n for n, (start, _) in enumerate(self.samples) if start + STEP_MS > time_ms), len(self.samples))
         return self.samples[max(0, first - 1) :]
 
@@ -60,8 +60,8 @@ NO_LEVELS = LevelHistory()
 class BudgetBase(NamedTuple):
     """The base of a budget's share.
 
-    `settled` is the smallest level of the last hour, 0 if the list allowed nothing then. `least` is the smallest level
-    above 0 in that time: for a younger list, its first level.
+    `settled` is the smallest level of the last hour. It is 0 for a list that was first sampled within this hour.
+    `least` is the smallest level above 0 in this hour.
     """
 
     settled: int
@@ -73,8 +73,8 @@ def base_of(
 ) -> BudgetBase:
     """The base of a list which now has this level, and was last sampled before the step `sampled_ms`.
 
-    `spent` is the budget's recent use, as (start of a bucket, count). It is added to later levels, because a budget is
-    a share of the level before those changes.
+    `spent` is the budget's recent use, as (start of a bucket, count). A budget is a share of the level before these
+    changes, so their counts are added to the levels after them.
     """
     horizon_ms, counts = now_ms - SETTLED_MS, list(spent)
 

@@ -212,8 +212,8 @@ def _trigger(event: StepEvent, at: RecordMetadata) -> Trigger | str:
 def _failure_time_ms(event: StepFailed | DeadlinePassed, at: RecordMetadata) -> int:
     """The time of a failure: the fold time, but at most MAX_AHEAD_MS after the event was issued.
 
-    Fold time never goes back. If the broker's clock was fast, a delay counted from fold time would last as long as the
-    clock was ahead.
+    If the broker's clock is fast, fold time is ahead. A delay that began at such a fold time would last until the
+    corrected clock had caught up.
     """
     return min(at.time_ms, event.envelope.issued_at_ms + MAX_AHEAD_MS)
 
@@ -229,6 +229,6 @@ def _fault_of_facts(facts: Mapping[str, str]) -> str | None:
 
 
 def _one_line(message: str) -> str:
-    """Make a failure text valid: any text is accepted, so that a device's output cannot keep its error out of the
-    log."""
+    """A failure text as one valid line: unprintable characters become spaces, and a long text is cut. No text is
+    refused, because a refusal would keep the error of the device out of the log."""
     return "".join(char if is_printable(char) else " " for char in message[:MAX_MESSAGE])

@@ -19,7 +19,7 @@ _REST = re.compile(r"[^\s/]\S*")
 class InstallInterface(NamedTuple):
     """The form of an address after its scheme and a colon, and the steps by phase.
 
-    `steps` has all phases of STEPS or some of them, and always Node Effect, Node Effect Removal and Deleting.
+    `steps` may lack phases of STEPS, but always has Node Effect, Node Effect Removal and Deleting.
     """
 
     rest: str

@@ -39,7 +39,9 @@ from projections.zones.dpus.rollout import enter_phase
 from projections.zones.rows import Dpu
 
 MAX_ATTEMPTS = 20
-"""Maximum attempts at one phase beyond the retry budgets. A DPU whose provisioners all die thus ends in Error, too."""
+"""Maximum attempts at one phase in addition to the sum of its limits by kind of failure. An attempt whose provisioner
+died counts against none of these limits; because of this maximum, a DPU whose provisioners all die ends in Error,
+too."""
 
 BACKOFF_MS, LONGEST_BACKOFF_MS = 2_000, 300_000
 
@@ -91,8 +93,8 @@ def backoff_ms(name: str, attempt: int, failures: int) -> int:
 def wait_ms(row: Dpu, now_ms: int) -> int:
     """The delay until the next attempt.
 
-    If `not_before_ms` is further ahead than the longest backoff, a fast clock set it and was corrected since. It then
-    delays nothing.
+    A `not_before_ms` that is further ahead than the longest backoff was set by a fast clock that has been corrected
+    since. Such a time causes no delay.
     """
     left_ms = row.not_before_ms - now_ms
     return left_ms if 0 < left_ms <= LONGEST_BACKOFF_MS else 0

@@ -222,7 +222,8 @@ def _same(old: Node, row: Node) -> bool:
 
 
 def _is_about(old: Node, meant: tuple[int, str] | None) -> bool:
-    """Whether a leave of incarnation `meant` applies to the stored node: `meant` is the same, later, or None."""
+    """Whether a leave of incarnation `meant` applies to the stored node. It does if `meant` is the stored incarnation,
+    or was created later, or is None (the leave names no incarnation)."""
     return meant is None or meant[0] > old.created_ms or meant == (old.created_ms, old.uid)
 
 

@@ -64,7 +64,8 @@ def fault_of_zone(name: str, zone: Zone | None) -> str | None:
 
 
 def fault_of_leave(name: str, old: Node, zone: Zone) -> str | None:
-    """Why a node agent may not remove its node: the node would come back without the operator's labels."""
+    """Why a node agent may not remove its node; None if it may. An agent may not remove a node with labels of an
+    operator, because the node would lack them when it joined again."""
     kept = [key for key in sorted(old.labels) if key not in zone.agent_label_keys]
     if not kept:
         return None

@@ -53,8 +53,8 @@ def of_record(event: NodesJoined, at: RecordMetadata) -> NewNodes:
 
 
 def of_run(run: EventColumns, count: int, offsets: Sequence[int], append_ms: Sequence[int]) -> NewNodes | None:
-    """The nodes of the first `count` of these NodesJoined; None if one of them has no node or no labels of its own, or
-    comes from a node agent."""
+    """The nodes of the first `count` of these NodesJoined. None if the records do not have the columns of single-node
+    joins, or if one of them comes from a node agent."""
     columns, ids = run.columns, run.ids[:count]
     actors: list[str] = columns["actor"][:count]
     if not columns["names"] or bool(columns["created_ms"]) != bool(columns["uids"]) or any(map(is_node_agent, actors)):
