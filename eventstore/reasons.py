@@ -104,6 +104,10 @@ class Reason(StrEnum):
     )
 
 
+CLOCK_REASONS = (Reason.COMMAND_ID_EXPIRED, Reason.COMMAND_TOO_LATE, Reason.COMMAND_FROM_FUTURE)
+"""Refusals that say nothing about the content of a command: it may be issued again, with a new id."""
+
+
 class Fault(str):
     """One sentence about a fault, with its code and named values. The code is INVALID_FIELD by default. The sentence of
     such a fault begins with the name of the field and a colon.

@@ -20,6 +20,7 @@ from commands.kubernetes.node_facts import NodeFacts, NodeRules, read_node
 from commands.kubernetes.node_plan import (
     FoldedNode,
     ListFacts,
+    ahead_of,
     folded_node,
     is_in_folds,
     joins,
@@ -27,10 +28,14 @@ from commands.kubernetes.node_plan import (
     leaves,
     snapshot,
 )
+from eventstore.backoff import backoff_ceiling
 from eventstore.errors import FatalError, PlaneError
+from eventstore.folding.fold import Outcome
 from eventstore.ids import envelope, uuid7
 from eventstore.log import ZONES
+from eventstore.reasons import CLOCK_REASONS
 from eventstore.replicas.replica import Replica
+from projections.field_checks import MAX_AHEAD_MS
 from projections.fold_states import FoldStates
 from projections.kubernetes.object_events import ObjectEvent, Regarding, Report, ignore
 from schemas.events import Envelope, NodesJoined, NodesLeft, SnapshotCompleted
@@ -46,6 +51,7 @@ SUBMIT_TIMEOUT_S = 10.0
 CONCURRENT = 16
 """Maximum number of records that are submitted at the same time."""
 RETRY_S = 1.0
+RETRY_S_MAX = 30.0
 SLICE = 500
 """Maximum number of comparisons before other tasks of the event loop run."""
 REFUSED_RETRY_S = 600.0
@@ -150,15 +156,18 @@ class NodeEdge:
     async def run(self) -> None:
         """Append differences until cancelled."""
         await self._replica.ready()
+        failures = 0
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._repeat_refused())
             while True:
                 await self._work.wait()
                 self._work.clear()
                 await asyncio.sleep(LINGER_S)
-                if not await self._reconcile():
-                    await asyncio.sleep(RETRY_S * self._rng.uniform(0.5, 1.5))
+                is_done = await self._reconcile()
+                if not is_done:
+                    await asyncio.sleep(backoff_ceiling(failures, RETRY_S, RETRY_S_MAX) * self._rng.uniform(0.5, 1.0))
                     self._work.set()
+                failures = 0 if is_done else failures + 1
 
     async def _reconcile(self) -> bool:
         """Append what the folds lack. Returns whether nothing is left to append."""
@@ -258,31 +267,63 @@ class NodeEdge:
 
     async def _submit(self, event: NodeEvent) -> list[str]:
         names = [event.zone] if isinstance(event, SnapshotCompleted) else event.names
+        about = {"source": self._rules.source, "zone": event.zone, "event": type(event).__name__}
         partition = self._replica.partition_for(ZONES, event.zone)
         try:
             answer = await self._replica.submit(partition, event.zone.encode(), event, timeout_s=SUBMIT_TIMEOUT_S)
         except FatalError:
             raise
         except PlaneError as error:
-            about = {"source": self._rules.source, "zone": event.zone, "event": type(event).__name__}
             logger.warning("event about nodes not confirmed, retrying: %s", error, extra=about)
             return names
         outcome = answer.outcome
-        reasons = {item.name: item.reason for item in outcome.items if item.code == "refused"}
-        if outcome.code == "refused" and not outcome.items:
-            reasons = dict.fromkeys(names, outcome.reason)
-        self.refused |= reasons
-        if isinstance(event, NodesJoined):
-            self._report_refused(event, reasons)
-        self.joined += len(names) if isinstance(event, NodesJoined) else 0
-        self.left += len(names) if isinstance(event, NodesLeft) else 0
+        is_refused_whole = outcome.code == "refused" and not outcome.items
+        if is_refused_whole and (outcome.reason_code in CLOCK_REASONS or isinstance(event, SnapshotCompleted)):
+            logger.warning("event about nodes refused, retrying: %s", outcome.reason, extra=about)
+            return names
+        match event:
+            case NodesJoined() if is_refused_whole and len(names) > 1:
+                return await self._join_in_parts(event, outcome, self._replica.folded(partition).time_ms + MAX_AHEAD_MS)
+            case NodesJoined():
+                self.joined += len(names)
+                self._take_refusals(event, outcome)
+            case NodesLeft():
+                self.left += len(names)
+                self._take_refusals(event, outcome)
         return []
 
-    def _report_refused(self, event: NodesJoined, reasons: Mapping[str, str]) -> None:
-        for name, uid in zip(event.names, event.uids, strict=True):
-            if name in reasons:
-                node = Regarding("v1", "Node", name.removeprefix(f"{self._rules.source}/"), uid)
-                self._report(ObjectEvent(node, "NodeRefused", f"the plane refused this Node: {reasons[name]}"))
+    async def _join_in_parts(self, event: NodesJoined, outcome: Outcome, latest_ms: int) -> list[str]:
+        """Submit the nodes of a refused record again, because the fault of one node refuses its whole record. The nodes
+        that were created after `latest_ms`, the limit of the log, stay refused. Without such nodes, each half is a
+        record. Returns the names of nodes whose record is not known to be folded."""
+        stated = [facts for name in event.names if (facts := self._present.get(name)) is not None]
+        ahead = ahead_of(stated, latest_ms) if outcome.reason_fields.get("field") == "created_ms" else {}
+        for facts in ahead.values():
+            self._refuse(facts.node.name, facts.uid, outcome.reason, outcome.reason_code)
+        rest = [facts for facts in stated if facts.node.name not in ahead]
+        middle = len(rest) if ahead else (len(rest) + 1) // 2
+        failed: list[str] = []
+        for part in (rest[:middle], rest[middle:]):
+            for record in joins(self._envelope, part):
+                failed += await self._submit(record)
+        return failed
+
+    def _take_refusals(self, event: NodesJoined | NodesLeft, outcome: Outcome) -> None:
+        """Record the nodes that the fold refused: single ones, or all of the record."""
+        uids = dict(zip(event.names, event.uids, strict=True))
+        if outcome.code == "refused" and not outcome.items:
+            for name, uid in uids.items():
+                self._refuse(name, uid, outcome.reason, outcome.reason_code)
+        for item in outcome.items:
+            if item.code == "refused":
+                self._refuse(item.name, uids[item.name], item.reason, item.reason_code)
+
+    def _refuse(self, name: str, uid: str, reason: str, code: str) -> None:
+        self.refused[name] = reason
+        if name in self._present:
+            node = Regarding("v1", "Node", name.removeprefix(f"{self._rules.source}/"), uid)
+            message = f"the plane refused this Node: {reason}"
+            self._report(ObjectEvent(node, "NodeRefused", message, code=code))
 
     def _envelope(self, subject: str) -> Envelope:
         return envelope(subject, self._actor, uuid7(self._now_ms(), self._rng))

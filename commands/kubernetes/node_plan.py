@@ -70,6 +70,11 @@ def joins(make: EnvelopeFactory, lacking: Iterable[NodeFacts]) -> Iterator[Nodes
             )
 
 
+def ahead_of(stated: Iterable[NodeFacts], latest_ms: int) -> dict[str, NodeFacts]:
+    """The nodes that were created after this time, by name."""
+    return {facts.node.name: facts for facts in stated if facts.created_ms > latest_ms}
+
+
 def leaves(make: EnvelopeFactory, gone: Mapping[str, FoldedNode], *, list_hash: bytes = b"") -> Iterator[NodesLeft]:
     """Records of the leaves of these nodes, zone by zone. With `list_hash`, the leaves are inferred from the list with
     this hash."""

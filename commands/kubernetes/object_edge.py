@@ -41,7 +41,7 @@ from eventstore.errors import FatalError, PlaneError
 from eventstore.folding.fold import Outcome
 from eventstore.ids import envelope, uuid7
 from eventstore.log import FLEET, FLEET_0
-from eventstore.reasons import Reason
+from eventstore.reasons import CLOCK_REASONS
 from eventstore.replicas.replica import Replica
 from projections.fold_states import FoldStates
 from projections.kubernetes.object_cache import ObjectCache
@@ -69,8 +69,6 @@ CHECK_S = 60.0
 MAX_REFUSED = 1_000
 """Maximum number of remembered refused verdicts. At this limit all are forgotten, and the edge may submit them
 again."""
-_CLOCK_REASONS = (Reason.COMMAND_ID_EXPIRED, Reason.COMMAND_TOO_LATE, Reason.COMMAND_FROM_FUTURE)
-"""Refusals that say nothing about the content of a command."""
 
 
 class _Key(NamedTuple):
@@ -277,7 +275,7 @@ class ObjectEdge:
         if outcome is None:
             return False
         del self._unconfirmed[key]
-        if outcome.reason_code in _CLOCK_REASONS:
+        if outcome.reason_code in CLOCK_REASONS:
             return False
         taken = f"the plane has taken this spec of {event.envelope.actor}"
         is_refused = outcome.code == "refused"
@@ -327,7 +325,7 @@ class ObjectEdge:
             if event is None or event.event is None:
                 break
             outcome = await self._submit(event.event, key.name)
-            if outcome is None or outcome.reason_code in _CLOCK_REASONS:
+            if outcome is None or outcome.reason_code in CLOCK_REASONS:
                 return False
             self.stated[HOLD.plural, "refused" if outcome.code == "refused" else "accepted"] += 1
             if outcome.code == "refused":

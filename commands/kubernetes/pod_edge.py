@@ -32,6 +32,7 @@ from commands.kubernetes.clique_plan import (
 )
 from commands.kubernetes.list_watch import PAGE
 from eventstore.errors import FatalError, PlaneError
+from eventstore.folding.fold import ItemOutcome, Outcome
 from eventstore.ids import envelope, uuid7
 from eventstore.log import CLIQUES
 from eventstore.replicas.replica import Replica
@@ -330,40 +331,44 @@ class PodEdge:
             return False
         if isinstance(event, IndicesClaimed):
             outcome = answer.outcome
-            reasons = {item.name: item.reason for item in outcome.items if item.code == "refused"}
+            refused: dict[str, Outcome | ItemOutcome] = {
+                item.name: item for item in outcome.items if item.code == "refused"
+            }
             if outcome.code == "refused" and not outcome.items:
-                reasons = dict.fromkeys(event.nodes, outcome.reason)
-            return self._take_answers(event, reasons)
+                refused = dict.fromkeys(event.nodes, outcome)
+            return self._take_answers(event, refused)
         self.released += len(event.nodes) if isinstance(event, IndicesReleased) else 0
         self.reported += isinstance(event, DaemonReadinessReported)
         return True
 
-    def _take_answers(self, event: IndicesClaimed, reasons: dict[str, str]) -> bool:
-        """Record the answers to claims. Returns False if a claim must be repeated without its requested index."""
+    def _take_answers(self, event: IndicesClaimed, refused: dict[str, Outcome | ItemOutcome]) -> bool:
+        """Record the answers to claims, the refusals by node. Returns False if a claim must be repeated without its
+        requested index."""
         requested = event.requested_indices or [-1] * len(event.nodes)
         is_final = True
         for node, uid, address, index in zip(event.nodes, event.uids, event.addresses, requested, strict=True):
-            reason = reasons.get(node)
-            if reason is not None and index >= 0:
-                self.conflicts[uid] = reason
-                about = {"source": self._source, "domain": event.domain, "node": node, "reason": reason}
+            refusal = refused.get(node)
+            if refusal is not None and index >= 0:
+                self.conflicts[uid] = refusal.reason
+                about = {"source": self._source, "domain": event.domain, "node": node, "reason": refusal.reason}
                 logger.warning("index of an existing row refused, claiming any free index", extra=about)
-                self._report_refused(uid, "IndexRefused", f"the plane refused the index of this daemon's row: {reason}")
+                self._report_refused(uid, "IndexRefused", "the plane refused the index of this daemon's row", refusal)
                 is_final = False
                 continue
             self._answered[uid] = (address, event.clique)
             self.refused.pop(uid, None)
-            if reason is not None:
-                self.refused[uid] = reason
-                self._report_refused(uid, "ClaimRefused", f"the plane refused this daemon's claim: {reason}")
+            if refusal is not None:
+                self.refused[uid] = refusal.reason
+                self._report_refused(uid, "ClaimRefused", "the plane refused this daemon's claim", refusal)
             else:
                 self.claimed += 1
         return is_final
 
-    def _report_refused(self, uid: str, reason: str, message: str) -> None:
+    def _report_refused(self, uid: str, reason: str, message: str, refusal: Outcome | ItemOutcome) -> None:
         pod = self.pods.by_uid.get(uid)
         if pod is not None:
-            self._report(ObjectEvent(Regarding("v1", "Pod", pod.name, uid, pod.namespace), reason, message))
+            about, text = Regarding("v1", "Pod", pod.name, uid, pod.namespace), f"{message}: {refusal.reason}"
+            self._report(ObjectEvent(about, reason, text, code=refusal.reason_code))
 
     def _forget(self) -> None:
         """Forget deleted pods, except the last MAX_GONE: an append about a deleted pod may still land after its outcome

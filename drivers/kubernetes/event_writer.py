@@ -106,7 +106,7 @@ class EventWriter:
     async def _update(self, tally: Tally) -> None:
         count, path = tally.count, f"{collection_path(tally.event)}/{tally.event.name}"
         try:
-            await self._api.patch(path, repetition(count, tally.last_ms), "merge")
+            await self._api.patch(path, repetition(tally.event, count, tally.last_ms), "merge")
         except ApiError as error:
             if error.status != NOT_FOUND:
                 raise

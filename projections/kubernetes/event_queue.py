@@ -28,8 +28,8 @@ ATTEMPTS = 6
 
 @dataclass(eq=False, slots=True)
 class Tally:
-    """An Event with its occurrences. `written` is the count that the API server has, 0 if it lacks the Event. `tried`
-    is the count of a creation whose outcome is not known."""
+    """An Event as it occurred last, with its occurrences. `written` is the count that the API server has, 0 if it lacks
+    the Event. `tried` is the count of a creation whose outcome is not known."""
 
     event: ObjectEvent
     first_ms: int
@@ -93,6 +93,7 @@ class EventQueue:
         if tally is None:
             tally = Tally(event, now_ms, now_ms)
         else:
+            tally.event = event  # the newest message
             tally.count += 1
             tally.last_ms = max(tally.last_ms, now_ms)
         self._known[name] = tally

@@ -63,8 +63,7 @@ def open_numbers(fleet: FleetState) -> Iterable[int]:
 
 
 def hold_event(name: str, uid: str, content: Document) -> ObjectEvent:
-    """The Event about the state of a hold's object. Its text has no counts: they change while the hold waits, and each
-    text is an Event of its own."""
+    """The Event about the state of a hold's object."""
     state = content["state"]
     reason, message = _FINISHED[state]
     if state == "Open":

@@ -1,8 +1,9 @@
 """Kubernetes Events: what a person must know about an object, as `kubectl describe` shows it.
 
-The name of an Event is a hash of its object, reason and message. A repetition therefore updates the Event that exists,
-and a restarted process finds its earlier Events instead of writing them again. The kind is core/v1 Event, because its
-count and times are plain fields that one patch replaces.
+The name of an Event is a hash of its object, reason and code. A repetition therefore updates the Event that exists,
+with the newest message, and a restarted process finds its earlier Events instead of writing them again. The message is
+not part of the name: it may have a count or a time, and each text would be an Event of its own. The kind is core/v1
+Event, because its count, times and message are plain fields that one patch replaces.
 """
 
 from __future__ import annotations
@@ -33,12 +34,14 @@ class Regarding(NamedTuple):
 
 
 class ObjectEvent(NamedTuple):
-    """An Event. Its reason is one word in upper camel case."""
+    """An Event. Its reason is one word in upper camel case. Events of one object and reason with different codes are
+    different Events: the code is what makes the fact another one, such as the code of a refusal."""
 
     regarding: Regarding
     reason: str
     message: str
     is_warning: bool = True
+    code: str = ""
 
     @property
     def namespace(self) -> str:
@@ -46,8 +49,8 @@ class ObjectEvent(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name of the Event: the name of its object, and a hash of the object's uid, the reason and the message."""
-        parts = json.dumps([self.regarding.uid, self.reason, self.message])
+        """The name of the Event: the name of its object, and a hash of the object's uid, the reason and the code."""
+        parts = json.dumps([self.regarding.uid, self.reason, self.code])
         digest = blake2b(parts.encode(), digest_size=_HASH_BYTES).hexdigest()
         longest = _MAX_NAME - len(digest) - 1
         return f"{self.regarding.name[:longest].rstrip('-.')}.{digest}"
@@ -79,14 +82,14 @@ def document(event: ObjectEvent, *, count: int, first_ms: int, last_ms: int) -> 
         "involvedObject": regarding,
         "type": "Warning" if event.is_warning else "Normal",
         "reason": event.reason,
-        "message": shortened(event.message, MAX_MESSAGE),
         "source": {"component": COMPONENT},
         "reportingComponent": COMPONENT,
         "firstTimestamp": to_rfc3339(first_ms),
-        **repetition(count, last_ms),
+        **repetition(event, count, last_ms),
     }
 
 
-def repetition(count: int, last_ms: int) -> dict[str, Any]:
+def repetition(event: ObjectEvent, count: int, last_ms: int) -> dict[str, Any]:
     """The fields of an Event that a repetition changes."""
-    return {"count": count, "lastTimestamp": to_rfc3339(last_ms)}
+    message = shortened(event.message, MAX_MESSAGE)
+    return {"count": count, "lastTimestamp": to_rfc3339(last_ms), "message": message}

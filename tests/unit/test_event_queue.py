@@ -23,8 +23,8 @@ from projections.kubernetes.object_events import MAX_MESSAGE, ObjectEvent, Regar
 NOW_MS = 1_790_000_000_000
 
 
-def event(uid: str = "u1", message: str = "refused", name: str = "n1", namespace: str = "") -> ObjectEvent:
-    return ObjectEvent(Regarding("v1", "Node", name, uid, namespace), "NodeRefused", message)
+def event(uid: str = "u1", code: str = "", name: str = "n1", namespace: str = "", message: str = "no") -> ObjectEvent:
+    return ObjectEvent(Regarding("v1", "Node", name, uid, namespace), "NodeRefused", message, code=code)
 
 
 def taken(queue: EventQueue) -> list[Tally]:
@@ -40,12 +40,12 @@ def taken(queue: EventQueue) -> list[Tally]:
 
 
 @given(st.text(), st.text(), st.text(), st.text())
-def test_the_name_of_an_event_depends_on_object_and_message_and_on_nothing_else(
-    uid: str, message: str, other_uid: str, other_message: str
+def test_the_name_of_an_event_depends_on_object_reason_and_code_and_on_nothing_else(
+    uid: str, code: str, other_uid: str, other_code: str
 ) -> None:
-    one, other = event(uid, message), event(other_uid, other_message)
-    assert (one.name == other.name) == ((uid, message) == (other_uid, other_message))
-    assert one._replace(is_warning=False).name == one.name
+    one, other = event(uid, code), event(other_uid, other_code)
+    assert (one.name == other.name) == ((uid, code) == (other_uid, other_code))
+    assert one._replace(is_warning=False, message="at 1790000000001").name == one.name
     assert one._replace(reason="Other").name != one.name
 
 
@@ -75,6 +75,14 @@ def test_occurrences_of_a_waiting_event_are_one_write() -> None:
     (tally,) = taken(queue)
     assert (tally.count, tally.first_ms, tally.last_ms) == (1_000, NOW_MS, NOW_MS + 999)
     assert (queue.counts.merged, queue.counts.limited) == (999, 0)
+
+
+def test_a_repetition_has_the_newest_message() -> None:
+    queue = EventQueue()
+    for number in range(3):
+        queue.put(event(message=f"created at {number}"), NOW_MS)
+    (tally,) = taken(queue)
+    assert (tally.count, tally.event.message) == (3, "created at 2")
 
 
 def test_an_object_gets_a_burst_and_then_one_write_per_refill() -> None:
@@ -126,7 +134,7 @@ def test_a_clock_that_goes_back_gives_no_more_writes(jumps: list[int]) -> None:
     queue, latest_ms, writes = EventQueue(), NOW_MS, 0
     for number, jump in enumerate([0, *jumps]):
         latest_ms = max(latest_ms, NOW_MS + jump)
-        queue.put(event(message=str(number)), NOW_MS + jump)
+        queue.put(event(code=str(number)), NOW_MS + jump)
         writes += len(taken(queue))
     assert writes <= BURST + (latest_ms - NOW_MS) // REFILL_MS
 
