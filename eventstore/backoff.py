@@ -1,8 +1,8 @@
 """Delays between retries: the ceiling doubles with each failure, up to a limit.
 
 The delay is drawn at random below the ceiling (jitter), by a generator or, in a fold, by a hash. Without jitter,
-callers that failed together would retry together. Retry libraries such as tenacity sleep by the wall clock and
-draw from the global random generator; a simulation can repeat neither.
+callers that failed together would retry together. Retry libraries such as tenacity sleep by the wall clock and draw
+from the global random generator. A simulation that uses them cannot be repeated.
 """
 
 from __future__ import annotations

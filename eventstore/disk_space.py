@@ -1,4 +1,5 @@
-"""Free disk space: RocksDB is reopened after a failed write only if the disk has space for what reopening may write."""
+"""Free disk space. After a failed write, RocksDB is reopened only if the disk has space for the bytes that reopening
+may write."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class TopicTable:
         return tuple(partition for name in self.names for partition in self.partitions(name, partition_count))
 
     def partition_for(self, topic: str, key: str, partition_count: int) -> Partition:
-        """The partition that records with this key belong in."""
+        """The partition of records with this key."""
         return Partition(topic, partition_of(key.encode(), partition_count) if self._specs[topic].is_keyed else 0)
 
     def check_append(

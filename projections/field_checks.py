@@ -1,7 +1,7 @@
 """Checks of fields: the rules for names, labels and addresses. Edges and folds share one rule per field.
 
 An edge checks a request before it appends anything. A fold checks again, because other programs may write to its topic.
-Both must give the same answer for the same value, so the rules live here, below both. Each `check_*` returns None, or
+Both must give the same answer for the same value, so both use the rules of this module. Each `check_*` returns None, or
 one sentence that names the field, the value and the rule.
 
 Names and label keys follow Kubernetes' alphabets (upper case allowed), so every Kubernetes name fits, and "/" separates

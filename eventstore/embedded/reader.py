@@ -1,9 +1,9 @@
 """Reads a log in RocksDB, in the owning process and beside it: batches from several partitions in turn, then the tail.
 
-A reader takes one bounded batch per partition and round, so a long partition does not starve a short one, and it
-yields the event loop between batches. At the tail it waits for an event that signals new records; it does not poll.
-`_bounds` limits what it may read. The owner advances it only after a batch is synced, so a reader never sees records
-of a failed write.
+A reader takes one bounded batch per partition and round, so a long partition does not starve a short one, and it yields
+the event loop between batches. At the tail it waits for an event that signals new records; it does not poll. A reader
+reads no record outside `_bounds`. The owner advances `_bounds` only after a batch is synced, so its readers never see
+records of a failed write.
 """
 
 from __future__ import annotations

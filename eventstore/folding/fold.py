@@ -200,7 +200,7 @@ class TimedFold(Protocol):
 
 @runtime_checkable
 class RunFold(Protocol):
-    """A fold that can also take consecutive commands of one type together, with the same effect as one by one.
+    """A fold that can decide consecutive commands of one type together, with the same effect as one by one.
 
     `evolve` applies the change of a run like the change of one record. The fold time of the run's first record counts
     for all of its records, so no decision may depend on the difference.

@@ -3,8 +3,9 @@
 An exact id costs 16 bytes. The ids are kept in chunks in order of arrival, so the oldest are dropped first and a save
 writes only the changed chunks. A dropped id belongs to a range from then on, for ever.
 
-Ranges stay separate where no id was used for ten minutes or more. A clock that ran fast uses ids of the future, and a
-range must not span from them back over the present. If there are more than 64 ranges, the oldest are joined.
+Ranges stay separate where no id was used for ten minutes or more. While a clock runs fast, ids with future times are
+used. A range that joined these ids with earlier ones would contain the present time. If there are more than 64 ranges,
+the oldest are joined.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class KafkaClient(Protocol):
 
 C = TypeVar("C", bound=KafkaClient)
 Make = Callable[[list[str], Mapping[str, Any]], C]
-"""Makes a client for these bootstrap servers, with these parameters of an Access."""
+"""Makes a client for these bootstrap servers, with the parameters that an Access returned."""
 
 
 Access = Callable[[], Mapping[str, Any]]
@@ -148,8 +148,8 @@ class Clients:
     async def started(self, make: Make[C]) -> C:
         """Start a new client. LogUnavailable if it does not reach the cluster in time.
 
-        Each attempt begins with another server, and each failure doubles the time limit, up to a maximum: a silent
-        server costs one second, and a slow cluster gets enough time.
+        Each attempt begins with another server. The time limit is one second at first (START_S_MIN), so a silent server
+        costs little time. Each failure doubles the limit, up to START_S_MAX, so a slow cluster gets enough time.
         """
         if self.is_closed:
             raise LogUnavailable("log: it was closed")

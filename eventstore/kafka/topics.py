@@ -1,8 +1,8 @@
 """The topics that hold the log: their names, the settings that the guarantees need, and a check that they stay so.
 
-Missing topics are created. A topic with a setting that would lose, drop or rewrite records is refused, with the name
-of the setting and the required value. Once a log is open, a topic that was deleted, re-created or repartitioned ends
-it, because positions in it are no longer valid.
+Missing topics are created. A topic is refused if one of its settings would lose, drop or rewrite records. The error has
+the name of the setting and the required value. Once a log is open, a topic that was deleted, re-created or
+repartitioned ends it, because positions in it are no longer valid.
 """
 
 from __future__ import annotations

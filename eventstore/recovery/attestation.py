@@ -122,8 +122,7 @@ async def attest(log: EventLog, partition: Partition, end: int, keep: Callable[[
 async def find_difference(
     log: EventLog, partition: Partition, kept: Attestation, hashes: RecordHashes | None, *, same_log: bool
 ) -> Difference | None:
-    """The first difference between a partition and its attestation. `same_log` is whether record 0 has to be the
-    same."""
+    """The first difference between a partition and its attestation. With `same_log`, record 0 must be the same too."""
     begin, there = await log.begin(partition), await log.end(partition)
     if begin:
         return Difference(partition, 0, begin, f"the log begins at offset {begin}")

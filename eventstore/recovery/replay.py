@@ -1,8 +1,8 @@
 """Folds a log again: for verification, for queries of the past, for measurements.
 
-A replay folds each partition up to a cut, from its beginning or from a checkpoint. A cut is given by a position or a
-time. Partitions that a position does not name are cut at the time of the latest record before it, so the result is the
-plane at that point.
+A replay folds each partition up to a cut, from its beginning or from a checkpoint. A position or a time gives the cut.
+If a position does not name a partition, that partition is cut at the append time of the latest record before the
+position, so the result is the plane at one point in time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The ancestry of a restored log: its parent, the position of the restore, and so on back to the first log.
 
-A restore begins a new generation: the log has an id of its own and names its parent by a position, one past the last
-record of each partition that was carried over. Later records of the parent are not in this log. A DPU may have seen
-them: its table is then newer than this log, and must not be taken for an older version of this log's table.
+A restore begins a new generation: the log has an id of its own, and names its parent by a position. The position has
+the parent's id, and the offset after the last restored record of each deciding partition. Later records of the parent
+are not in this log. A DPU may have seen them: its table is then newer than this log, and must not be taken for an older
+version of this log's table.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Tracing hooks of a replica: which trace an appended record belongs to, and which records were folded.
 
-The trace of a record is in its headers, as in W3C's trace context. No fold reads it, and the digest of a command covers
-the record value alone, so copies of one command count as copies whatever their traces are. Without tracing, a replica
-pays for one comparison per append and per slice of records.
+The trace of a record is in its headers, as in W3C's trace context. No fold reads the trace. The digest of a command
+covers only the record value, so copies of a command count as copies even if their traces differ. Without tracing, a
+replica pays for one comparison per append and per slice of records.
 """
 
 from __future__ import annotations

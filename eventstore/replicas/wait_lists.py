@@ -132,7 +132,7 @@ class Watch:
         self._any = asyncio.Event()
 
     async def changed(self) -> set[Partition]:
-        """The partitions that were folded further since the last call; waits until there is one."""
+        """Wait until a partition was folded further since the last call. Returns all such partitions."""
         await self._any.wait()
         self._any.clear()
         changed, self._changed = self._changed, set()

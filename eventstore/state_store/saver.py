@@ -1,9 +1,9 @@
 """Saves and loads a folded partition, in slices that yield the event loop.
 
-Rows are encoded and compared with the saved rows, a few hundred at a time; only the final write is atomic. The loop is
-yielded when the time budget is spent, not after every slice: most partitions have a few changed rows per table,
-nothing is folded meanwhile, and in a busy process a yield takes longer than such a slice. A save that fails or is
-cancelled leaves every row marked as changed, for the next save.
+Rows are encoded and compared with the saved rows, a few hundred at a time; only the final write is atomic. The saver
+yields the loop when the time budget is spent, and not after every slice. Most partitions have only a few changed rows
+per table, and in a busy process a yield takes longer than saving such a slice. Nothing is folded during a save, so
+every yield delays the fold. A save that fails or is cancelled leaves every row marked as changed, for the next save.
 """
 
 from __future__ import annotations

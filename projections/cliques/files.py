@@ -2,12 +2,12 @@
 
 The peers file names every slot of the clique, taken or free, and never changes while daemons run: a daemon finds its
 own index in it at start. Only the address of a name changes, in the hosts file: one line per slot, a free slot at
-127.0.0.2, so that no lookup leaves the machine. Names contain a hash of the domain, as upstream's do since #1448:
-daemons of two domains that meet on a reused address then refuse each other.
+127.0.0.2, so that no lookup leaves the machine. Names contain a hash of the domain, as upstream's do since #1448. So if
+an address is reused, daemons of two domains that meet at it refuse each other.
 
-On a signal, the daemon (IMEX) resolves the names again. It ignores a signal within 5 s after the previous one. So
-signals are coalesced: the first change is signalled at once, later changes in the window together at its end, and the
-final state always. Slots that only became free need no signal.
+On a signal, the daemon (IMEX) resolves the names again. It ignores a signal that comes within 5 s of the previous one.
+So signals are coalesced: the first change is signalled at once, later changes in the window together at its end, and
+the final state always. Slots that only became free need no signal.
 """
 
 from __future__ import annotations

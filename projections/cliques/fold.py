@@ -1,8 +1,9 @@
 """The clique fold: assignment of indices, the queue, and the readiness of daemons.
 
-A clique is (domain uid, clique id). All cliques of a domain are in one partition, and its claims are decided one after
-the other in log order. So no two writers contend for an index; that contention dominates the start of upstream's
-daemons. `claims` decides claims, `state` holds rows and invariants, and this module decides all other events.
+A clique is (domain uid, clique id). All cliques of a domain are in one partition, and the claims of a partition are
+decided one after the other in log order. So no two writers contend for an index. In upstream's driver, such contention
+takes most of the time in which daemons start. `claims` decides claims, `state` holds rows and invariants, and this
+module decides all other events.
 
 A daemon's liveness is a session: one record opens the session, and another records its expiry. The daemon is then not
 ready and keeps its index, because only a release (of a deleted pod) frees an index.

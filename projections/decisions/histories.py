@@ -24,7 +24,8 @@ _FIELDS = ("names", "nodes", "zones", "zone", "dpu", "node", "name")
 
 
 def about(subject: str, event: Event, change: Any, outcome: Outcome, at: RecordMetadata) -> list[DecisionItem]:
-    """The items about a subject. If the record names the subject but no item does, all items are returned."""
+    """The items about a subject. If the record itself names the subject and no item is about it, all items are
+    returned."""
     is_named = _is_named(subject, event)
     if not is_named and not _is_in(subject, change):
         return []

@@ -6,7 +6,7 @@ PRINCIPAL_KEY = "x-dpuplane-as"
 """On a request: the principal of a caller without a certificate."""
 
 STATUS_DETAILS_KEY = "grpc-status-details-bin"
-"""On an error: its google.rpc.Status, with an ErrorInfo, as gRPC libraries read it."""
+"""On an error: the google.rpc.Status of the error, with an ErrorInfo. gRPC libraries read this key."""
 
 ERROR_DOMAIN = "dpuplane.io"
 """The domain of an ErrorInfo: it says that the plane defines the code."""
