@@ -1,9 +1,9 @@
 """Order of the incarnations of a node or pod: the one that was created later is the newer one.
 
-A creation time comes from the client's clock. No rule accepts one that is more than a minute ahead of the log. A stored
-creation time that is further ahead therefore dates from a time when the log's clock was fast. It is ignored: the update
-that is later in the log wins. Otherwise no new incarnation could replace the stored one until the clock reached the
-fast time.
+A creation time comes from the client's clock. A creation time that is more than a minute ahead of the log is refused.
+So a stored creation time that is further ahead dates from a time when the log's clock was fast. Such a time is ignored:
+the update that is later in the log wins. Otherwise no new incarnation could replace the stored one until the clock
+reached the fast time.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ LabelSelector: TypeAlias = tuple[Requirement, ...]
 
 
 def parse_selector(field: str, text: str) -> LabelSelector:
-    """The requirements of a selector; none for empty text. Raises BadSelector."""
+    """The requirements of a selector. Empty text has no requirements. Raises BadSelector."""
     if len(text) > CHARACTERS_MAX:
         raise BadSelector(f"{field}: {len(text)} characters are more than the {CHARACTERS_MAX} allowed")
     found: list[Requirement] = []

@@ -1,8 +1,8 @@
 """Binds each command id to the partitions of its command, so that one id stands for one command.
 
-A fold sees one partition, so no fold can see an id that is used for two of them. This server refuses the second use
-before it appends anything: it knows the ids that it is appending now, and the ids that its folds remember. Other
-servers learn of an id when they fold its event; the operations guide says what is guaranteed across servers.
+A fold sees one partition, so no fold can see that an id is used for commands of two partitions. This server refuses the
+second use before it appends anything: it knows the ids that it is appending now, and the ids that its folds remember.
+Other servers learn of an id when they fold its event; the operations guide says what is guaranteed across servers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class CommandIdBindings:
         self._bound: dict[str, tuple[Partition, ...]] = {}
 
     def bind(self, command_id: str, partitions: tuple[Partition, ...]) -> None:
-        """Bind the id to a command of these partitions. Raises CommandIdInUse if it is bound to other ones."""
+        """Bind the id to a command of these partitions. Raises CommandIdInUse if the id is bound to other
+        partitions."""
         bound = self._bound.get(command_id, partitions)
         if bound != partitions:
             raise _in_use(command_id, bound)
@@ -43,7 +44,8 @@ class CommandIdBindings:
         self._bound.pop(command_id, None)
 
     def _forget_old(self) -> None:
-        """Drop the oldest ids over the limit, and those too old for a copy of their command to take effect."""
+        """Drop the oldest ids over the limit, and all ids so old that a copy of their command can no longer take
+        effect."""
         while self._bound:
             oldest = next(iter(self._bound))
             is_over = issued_at_ms(oldest) + LATE_MS + AHEAD_MS < self._now_ms()

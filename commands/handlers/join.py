@@ -1,9 +1,9 @@
 """JoinNodes and ChangeNodes. The result for a node agent waits until fleet has folded the event, as for leaves.
 
 Only the fleet fold knows whether another node holds an address of the request, or whether the node is in a zone of
-another partition. The result is `refused` then, and its reason says why.
+another partition. In both cases the result is `refused`, with a reason.
 
-An operator's request is held only if it moves or changes a node that fleet has, so its result waits for fleet in that
+An operator's request can be held only if it moves or changes a node that fleet has. Its result waits for fleet in that
 case only. The state of this replica affects only whether the call waits, never its result.
 """
 

@@ -41,7 +41,8 @@ class InventoryError(PermanentError):
 
 
 class Row(NamedTuple):
-    """One row: its line number and its values by column, perhaps empty. A row of a table (CSV) has all columns."""
+    """One row: its line number, and its values by column. A value may be empty. A row of a table (CSV) has all
+    columns."""
 
     line: int
     values: dict[str, str]

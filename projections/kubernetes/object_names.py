@@ -12,7 +12,7 @@ _HOLD = re.compile(r"hold-([1-9][0-9]{0,18})")
 
 
 def object_name(zone: str) -> str:
-    """The name of a zone's object: the zone's own name if the API server allows it, else a slug with a hash of it."""
+    """The name of a zone's object: the zone's name if the API server allows it, else a slug and a hash of that name."""
     if _SUBDOMAIN.fullmatch(zone):
         return zone
     slug = _OTHER.sub("-", zone.lower()).strip("-") or "zone"

@@ -73,8 +73,8 @@ NO_ACCEPTANCE = Acceptance("", ())
 
 
 def spec_digest(spec: Model, restate: str) -> str:
-    """The digest of a spec and of the annotation that asks to submit it again. Fields with their default do not count:
-    a later version of the definition may have more of them."""
+    """The digest of a spec and of the annotation that asks to submit it again. Fields with their default value do not
+    count. So the digest stays the same when a later version of the definition adds fields."""
     content = spec.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
     text = json.dumps([content, restate], sort_keys=True, separators=(",", ":"))
     return blake2b(text.encode(), digest_size=_DIGEST_BYTES).hexdigest()

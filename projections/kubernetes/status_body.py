@@ -81,7 +81,8 @@ def difference(body: StatusBody, written: Document) -> Difference:
 
 
 def stamped(body: StatusBody, written: Document) -> dict[str, Any]:
-    """The status to write over the one that an object has: a condition whose status is unchanged keeps its time."""
+    """The status that replaces the present status of an object. A condition whose status is unchanged keeps its
+    time."""
     known = {found.get("type"): found for found in conditions_of(written)}
     conditions = []
     for condition in conditions_of(body.content):

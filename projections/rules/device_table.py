@@ -87,9 +87,10 @@ def apply(table: DeviceTable, epoch: int, delta: Delta, *, capacity: int) -> Dev
 
 
 def steps_between(old: DeviceTable, new: DeviceTable) -> tuple[SetStep, ...]:
-    """Steps from one table to another without a gap: all adds, highest precedence first, then all removes.
+    """Steps from one table to another that at no time deny a source that both tables allow: all adds, highest
+    precedence first, then all removes.
 
-    A snapshot has only the final content, so its steps are computed here.
+    A snapshot names only the final content, so the device computes the steps to it.
     """
     ordered = sorted({*old.rules, *new.rules}, key=precedence)
     adds = [(rule, new.rules.get(rule, _NONE) - old.rules.get(rule, _NONE)) for rule in ordered]

@@ -28,11 +28,11 @@ _ZERO6 = bytes(16)
 class Member(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A node as its zone last described it.
 
-    `slot` is -1 if this state is not effective. Then either the node has left while a hold retains an earlier state of
-    it (`held`), or the state would exceed a budget (`delayed_by` is the id of the hold; -1 if there is none).
-    `address6` is 16 bytes or empty. `contested4` and `contested6` are addresses that the node's agent set although
-    another node holds them (0 and b"" for none). `last_present_ms` is the append time of the node's last join or change
-    (see `projections/fleet/membership/tombstones`).
+    `slot` is -1 if this state is not effective. There are two reasons: the node has left while a hold retains an
+    earlier state of it (`held`), or the state would exceed a budget (`delayed_by` is the id of the hold; -1 if there is
+    none). `address6` is 16 bytes or empty. `contested4` and `contested6` are addresses that the node's agent set
+    although another node holds them (0 and b"" for none). `last_present_ms` is the append time of the node's last join
+    or change (see `projections/fleet/membership/tombstones`).
     """
 
     zone: str

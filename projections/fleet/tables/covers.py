@@ -81,7 +81,7 @@ class _HistoryStep(NamedTuple):
 
 
 class SetCover:
-    """The cover of a set as of its last read, and the history of it."""
+    """The cover of a set as of its last read, and the history of the cover."""
 
     def __init__(self, found: RuleSet, slot_table: SlotTable, bit: int) -> None:
         self.rule = found.key.rule
@@ -240,7 +240,8 @@ class CoverCache:
         return cover
 
     def of(self, state: FleetState, found: RuleSet) -> SetCover | None:
-        """The cover of a set of the present plan, or the last one of a retired set; None if that is not retained."""
+        """The cover of a set of the present plan, or the last cover of a retired set; None if that cover is no longer
+        retained."""
         self._follow_plan(state)
         bit = self._bits.get(found)
         return self._retired.get(found) if bit is None else self.at(state, bit)

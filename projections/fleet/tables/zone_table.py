@@ -72,7 +72,7 @@ def table(state: FleetState, zone: str) -> RuleTable:
 
 def earliest_since(state: FleetState, zone: str, since: int) -> int:
     """Append time of the earliest change in a zone's table after version `since`: a reader that skips versions measures
-    its delay from this time. If `since` is 0, the append time of the last change."""
+    its delay from this time. If `since` is 0, the result is the append time of the last change."""
     now, latest = table(state, zone), state.list_change(zone)
     if not since:
         return now.earliest_ms
@@ -85,7 +85,7 @@ def held_since(state: FleetState, zone: str, found: SetCover, address: Address) 
     """The version at which a zone's table got an address through the set `found`, and the append time of that change. A
     value is 0 if history does not reach back to it.
 
-    The set may have had the address before this zone had the set; then the version is that of the zone's list.
+    If the set had the address before it joined the zone's list, the result is the version at which it joined the list.
     """
     version, time_ms = found.held_since(address)
     came, is_known = _came(state, zone, found)

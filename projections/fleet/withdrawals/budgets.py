@@ -177,8 +177,8 @@ class Hold(msgspec.Struct, frozen=True):
     """The present number of nodes in the hold."""
     zones: tuple[str, ...]
     hash: bytes
-    """Identifies the effect of an approval. It changes when nodes come back; earlier approvals stay valid then, because
-    they were for a larger change."""
+    """Identifies the effect of an approval. It changes when nodes come back. Earlier approvals stay valid in this case,
+    because they were for a larger change."""
     requested_by: str
     since_ms: int
     approvals: tuple[str, ...] = ()

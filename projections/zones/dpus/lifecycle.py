@@ -123,7 +123,7 @@ def _resume(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
 
 
 def _reopen(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
-    """Restart the step. The result of an attempt that still runs is then refused."""
+    """Restart the step. If an attempt still runs, its result will be refused."""
     return _begin_step(row, row.phase, trigger.at)
 
 
