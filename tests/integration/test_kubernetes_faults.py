@@ -36,8 +36,8 @@ class Scene(NamedTuple):
 
     @property
     def edge(self) -> Any:
-        assert self.plane.parts.kubernetes is not None
-        return self.plane.parts.kubernetes
+        (found,) = self.plane.parts.kubernetes
+        return found
 
     @property
     def counts(self) -> Any:
