@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import NamedTuple
 
 from commands.inventory.batches import PlannedNode, batches
@@ -49,13 +50,14 @@ def _equals(row: Node, facts: NodeFacts) -> bool:
 
 
 def joins(make: EnvelopeFactory, lacking: Iterable[NodeFacts]) -> Iterator[NodesJoined]:
-    """Records of the joins of these nodes, zone by zone."""
+    """Records of the joins of these nodes, zone by zone. An address occurs at most once in a record: otherwise one
+    address of two Nodes would refuse the joins of all others."""
     by_zone: defaultdict[str, dict[str, NodeFacts]] = defaultdict(dict)
     for facts in lacking:
         by_zone[facts.zone][facts.node.name] = facts
     for zone, found in sorted(by_zone.items()):
-        nodes: list[PlannedNode] = [facts.node for facts in found.values()]
-        for batch in batches(zone, nodes):
+        groups = _without_shared_addresses(facts.node for facts in found.values())
+        for batch in chain.from_iterable(batches(zone, group) for group in groups):
             stated = [found[name] for name in batch.names]
             yield NodesJoined(
                 envelope=make(zone),
@@ -73,6 +75,20 @@ def joins(make: EnvelopeFactory, lacking: Iterable[NodeFacts]) -> Iterator[Nodes
 def ahead_of(stated: Iterable[NodeFacts], latest_ms: int) -> dict[str, NodeFacts]:
     """The nodes that were created after this time, by name."""
     return {facts.node.name: facts for facts in stated if facts.created_ms > latest_ms}
+
+
+def _without_shared_addresses(nodes: Iterable[PlannedNode]) -> list[list[PlannedNode]]:
+    """The nodes in groups. The second node with an address is in a later group than the first one, and so on."""
+    groups: list[list[PlannedNode]] = []
+    next_group: dict[int, int] = {}
+    for node in nodes:
+        addresses = [address for address in (node.address4, node.address6) if address]
+        number = max((next_group.get(address, 0) for address in addresses), default=0)
+        next_group |= dict.fromkeys(addresses, number + 1)
+        if number == len(groups):
+            groups.append([])
+        groups[number].append(node)
+    return groups
 
 
 def leaves(make: EnvelopeFactory, gone: Mapping[str, FoldedNode], *, list_hash: bytes = b"") -> Iterator[NodesLeft]:
