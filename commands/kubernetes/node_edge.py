@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from math import inf
 from random import Random
 from typing import TypeAlias
 
@@ -29,7 +30,7 @@ from commands.kubernetes.node_plan import (
     snapshot,
 )
 from eventstore.backoff import backoff_ceiling
-from eventstore.errors import FatalError, PlaneError
+from eventstore.errors import AppendUnknown, FatalError, PlaneError
 from eventstore.folding.fold import Outcome
 from eventstore.ids import envelope, uuid7
 from eventstore.log import ZONES
@@ -54,6 +55,11 @@ RETRY_S = 1.0
 RETRY_S_MAX = 30.0
 SLICE = 500
 """Maximum number of comparisons before other tasks of the event loop run."""
+LATE_S = 200.0
+"""Time after which nodes are compared again whose append has an unknown outcome. A record lands at most LATE_MS after
+it was issued, by clocks that may differ by AHEAD_MS. A late join would revive a deleted node, or move a node back. All
+nodes are compared again this time after the start, because the former process may have died during an append."""
+LATE_CHECK_S = 10.0
 REFUSED_RETRY_S = 600.0
 """Time after which refused nodes are submitted again, because the reason may no longer apply."""
 
@@ -93,6 +99,10 @@ class NodeEdge:
         self._listed: set[str] | None = None
         self._dirty: set[str] = set()
         self._deleted: dict[str, tuple[int, str]] = {}
+        self._unsure_s: dict[str, float] = {}
+        """The time at which a node must be compared again, by the node's name."""
+        self._ended: dict[str, tuple[float, tuple[int, str]]] = {}
+        """Deletions of the last minutes, by the node's name: their time, and the incarnation."""
         self._is_list_new = False
         self._went_back = False
         self._version = 0
@@ -130,6 +140,7 @@ class NodeEdge:
             self._listed.discard(name)
         self._present.pop(name, None)
         self._deleted[name] = (item.metadata.created_ms, item.metadata.uid)
+        self._ended[name] = (_now_s(), self._deleted[name])
         self._mark(name)
 
     def last_version(self) -> int:
@@ -159,6 +170,7 @@ class NodeEdge:
         failures = 0
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._repeat_refused())
+            tasks.create_task(self._repeat_unsure())
             while True:
                 await self._work.wait()
                 self._work.clear()
@@ -275,6 +287,8 @@ class NodeEdge:
             raise
         except PlaneError as error:
             logger.warning("event about nodes not confirmed, retrying: %s", error, extra=about)
+            if isinstance(error, AppendUnknown) and not isinstance(event, SnapshotCompleted):
+                self._unsure_s |= dict.fromkeys(names, _now_s() + LATE_S)
             return names
         outcome = answer.outcome
         is_refused_whole = outcome.code == "refused" and not outcome.items
@@ -328,12 +342,36 @@ class NodeEdge:
     def _envelope(self, subject: str) -> Envelope:
         return envelope(subject, self._actor, uuid7(self._now_ms(), self._rng))
 
+    async def _repeat_unsure(self) -> None:
+        """Compare nodes again once no record of theirs can land any more."""
+        all_s = _now_s() + LATE_S
+        while True:
+            await asyncio.sleep(LATE_CHECK_S)
+            now_s = _now_s()
+            if all_s <= now_s:
+                self._unsure_s |= dict.fromkeys((*self._present, *self._ended), now_s)
+                all_s = inf
+            due = {name for name, due_s in self._unsure_s.items() if due_s <= now_s}
+            for name in due:
+                del self._unsure_s[name]
+                if name in self._ended and name not in self._present:
+                    self._deleted.setdefault(name, self._ended[name][1])
+            if due:
+                self._dirty |= due
+                self._work.set()
+            for name in [name for name, (ended_s, _) in self._ended.items() if ended_s <= now_s - 2 * LATE_S]:
+                del self._ended[name]
+
     async def _repeat_refused(self) -> None:
         while True:
             await asyncio.sleep(REFUSED_RETRY_S * self._rng.uniform(0.8, 1.2))
             self._dirty.update(self.refused)
             self.refused.clear()
             self._work.set()
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()
 
 
 async def _sliced(names: Sequence[str]) -> AsyncIterator[str]:

@@ -9,7 +9,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from commands.kubernetes.node_edge import NodeEdge
+from commands.kubernetes.node_edge import LATE_CHECK_S, LATE_S, NodeEdge
 from commands.kubernetes.node_facts import NodeRules
 from eventstore.errors import LogUnavailable
 from eventstore.log import ZONES
@@ -77,6 +77,16 @@ async def test_a_listed_node_joins_its_zone_with_its_addresses_labels_and_incarn
         assert row.labels == {"tier": "gpu", "example.com/pool": "a"}
 
 
+async def test_nodes_with_one_address_join_and_refuse_no_other_join() -> None:
+    async with plane() as made:
+        await made.start("r1", "api")
+        shared = [node(f"n{number}", "z1", "10.0.0.1", "fd00::1") for number in range(3)]
+        shared += [node("n3", "z1", "10.0.0.2", "fd00::1"), node("n4", "z1", "10.0.0.1"), node("n5", "z1")]
+        list_of(edge(made), *shared, *(node(f"m{number}", "z1", f"10.0.1.{number}") for number in range(9)))
+        await made.until(lambda: len(zones_of(made)) == 15, timeout_s=1)
+        assert count(made, NodesJoined) == 4
+
+
 async def test_a_burst_joins_in_few_records_and_a_repeated_list_states_nothing() -> None:
     async with plane() as made:
         await made.start("r1", "api")
@@ -88,6 +98,28 @@ async def test_a_burst_joins_in_few_records_and_a_repeated_list_states_nothing()
         list_of(found, *nodes)
         await asyncio.sleep(5)
         assert (count(made, NodesJoined), count(made, NodesLeft)) == (4, 0)
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
+async def test_a_join_that_lands_late_neither_revives_a_deleted_node_nor_moves_a_node_back(is_deleted: bool) -> None:
+    async with plane(1) as made:
+        await made.start("r1", "api")
+        found = edge(made)
+        list_of(found, node("n0", "z1"))
+        await made.until(lambda: zones_of(made) == {"east/n0": "z1"})
+        await asyncio.sleep(LATE_S + 2 * LATE_CHECK_S)  # the comparison after the start is over
+        (partition,) = made.replicas["r1"].partitions(ZONES)
+        made.log.failures.late_s = {partition: 60.0}
+        found.present(node("n1", "z1"))
+        await made.until(lambda: "east/n1" in zones_of(made))
+        if is_deleted:
+            found.deleted(node("n1", "z1"))
+        else:
+            found.present(node("n1", "z2"))
+        wanted = {"east/n0": "z1"} | ({} if is_deleted else {"east/n1": "z2"})
+        await made.until(lambda: zones_of(made) == wanted)
+        await made.until(lambda: zones_of(made) == {"east/n0": "z1", "east/n1": "z1"}, timeout_s=70.0)
+        await made.until(lambda: zones_of(made) == wanted, timeout_s=LATE_S + LATE_CHECK_S)
 
 
 async def test_two_edges_of_one_source_state_the_same_at_no_harm() -> None:
