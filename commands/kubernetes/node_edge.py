@@ -39,6 +39,7 @@ from eventstore.replicas.replica import Replica
 from projections.field_checks import MAX_AHEAD_MS
 from projections.fold_states import FoldStates
 from projections.kubernetes.object_events import ObjectEvent, Regarding, Report, ignore
+from projections.kubernetes.zone_notices import ZoneNotice, ZoneNotices
 from schemas.events import Envelope, NodesJoined, NodesLeft, SnapshotCompleted
 from schemas.kubernetes.objects import Node
 
@@ -79,6 +80,7 @@ class NodeEdge:
         rng: Random,
         edge: str = "",
         report: Report = ignore,
+        notices: ZoneNotices | None = None,
     ) -> None:
         self.faults: dict[str, tuple[str, ...]] = {}
         """Faults of Node objects, by the node's name."""
@@ -94,6 +96,7 @@ class NodeEdge:
         self._now_ms = now_ms
         self._rng = rng
         self._report = report
+        self._notices = notices or ZoneNotices()
         self._actor = f"kubernetes/{rules.source}/{edge or replica.name}"
         self._present: dict[str, NodeFacts] = {}
         self._listed: set[str] | None = None
@@ -242,6 +245,7 @@ class NodeEdge:
 
     def _report_retained(self, stays: Mapping[str, Mapping[str, FoldedNode]]) -> None:
         retained = sum(map(len, stays.values()))
+        self._notices.replace({zone: self._notice(len(names)) for zone, names in stays.items()})
         if retained and retained != self.retained:
             why = "the API server was restored from a backup" if self._went_back else "it lists no Node at all"
             logger.warning(
@@ -250,6 +254,12 @@ class NodeEdge:
                 extra={"source": self._rules.source, "zones": len(stays), "nodes": retained, "first": min(stays)},
             )
         self.retained = retained
+
+    def _notice(self, count: int) -> ZoneNotice:
+        nodes = f"{count} node{'s' if count > 1 else ''} of source {self._rules.source}"
+        cause = "the API server was restored from an older backup" if self._went_back else "its list had no Node at all"
+        message = f"{nodes} stay, but the API server lists them no more: {cause}; `dpuplane nodes leave` removes them"
+        return ZoneNotice("RestoredFromBackup" if self._went_back else "NodesRetained", message)
 
     async def _absent(self) -> Mapping[str, dict[str, FoldedNode]]:
         """The nodes of this source that the folds have and the last complete list lacks, by zone."""

@@ -45,6 +45,7 @@ from eventstore.reasons import CLOCK_REASONS
 from eventstore.replicas.replica import Replica
 from projections.fold_states import FoldStates
 from projections.kubernetes.object_cache import ObjectCache
+from projections.kubernetes.object_events import ObjectEvent, Regarding, Report, ignore
 from projections.kubernetes.object_names import hold_number
 from projections.kubernetes.statements import Statement, StatementTable
 from projections.kubernetes.status_body import shortened
@@ -69,6 +70,8 @@ CHECK_S = 60.0
 MAX_REFUSED = 1_000
 """Maximum number of remembered refused verdicts. At this limit all are forgotten, and the edge may submit them
 again."""
+NEEDS_APPROVAL = "NeedsApproval"
+"""The reason of the condition of a spec whose change is held."""
 
 
 class _Key(NamedTuple):
@@ -90,6 +93,7 @@ class ObjectEdge:
         *,
         now_ms: Callable[[], int],
         rng: Random,
+        report: Report = ignore,
     ) -> None:
         self.caches: Mapping[Kind, ObjectCache[Custom]] = {
             kind: ObjectCache(lambda item: item.metadata.name) for kind in (DPU_RACK, RULE_POLICY, HOLD)
@@ -106,6 +110,7 @@ class ObjectEdge:
         self._statements = statements
         self._now_ms = now_ms
         self._rng = rng
+        self._report = report
         self._checked_s = -CHECK_S
         self._dirty: set[_Key] = set()
         self._suspended: dict[_Key, str] = {}
@@ -284,7 +289,7 @@ class ObjectEdge:
             self._say(key, item, "Refused", outcome.reason, digest)
         elif outcome.code == "held":
             message = f"{taken}; its change needs approval: hold {outcome.result['hold']}"
-            self._say(key, item, "NeedsApproval", message, digest, is_accepted=True)
+            self._say(key, item, NEEDS_APPROVAL, message, digest, is_accepted=True)
         else:
             self._say(key, item, "Accepted", taken, digest, is_accepted=True)
         return True
@@ -293,6 +298,10 @@ class ObjectEdge:
         self, key: _Key, item: Custom, reason: str, message: str, digest: str = "", *, is_accepted: bool = False
     ) -> None:
         statement = Statement(item.metadata.generation, digest, is_accepted, reason, message)
+        is_new = self._statements.get(key.kind.plural, key.name) != statement
+        if is_new and (not is_accepted or reason == NEEDS_APPROVAL):
+            about = Regarding(key.kind.api_version, key.kind.name, key.name, item.metadata.uid)
+            self._report(ObjectEvent(about, reason, message))
         self._statements.put(key.kind.plural, key.name, statement)
 
     # -- verdicts on holds

@@ -26,8 +26,9 @@ from projections.kubernetes.clique_objects import Mode
 from projections.kubernetes.daemon_pods import DaemonPods
 from projections.kubernetes.event_queue import EventQueue
 from projections.kubernetes.object_cache import ObjectCache
-from projections.kubernetes.object_events import ObjectEvent
+from projections.kubernetes.object_events import ObjectEvent, Report, ignore
 from projections.kubernetes.statements import StatementTable
+from projections.kubernetes.zone_notices import ZoneNotices
 from schemas.kubernetes.api import KubernetesApi
 from schemas.kubernetes.compute_domains import CliqueObject, DomainObject
 from schemas.kubernetes.objects import Custom, Node, Pod
@@ -51,6 +52,8 @@ class EdgeSettings:
     has_status: bool = False
     """Whether the edge reads objects of the plane's own kinds, and writes their status. Their definitions must be
     installed."""
+    has_events: bool = True
+    """Whether the edge writes Events about objects."""
     users: UserNames | None = None
     """The principals of the cluster's users. With None, the edge ignores specs and verdicts of people."""
     requests_per_second: float = 50.0
@@ -77,7 +80,11 @@ class KubernetesEdge:
         self.source = settings.nodes.source
         self.events = EventQueue()
         self.event_writer: EventWriter | None = None
-        self.nodes = NodeEdge(replica, settings.nodes, now_ms=now_ms, rng=rng, report=self._report)
+        self._report: Report = self._queue_event if settings.has_events else ignore
+        self._notices = ZoneNotices()
+        self.nodes = NodeEdge(
+            replica, settings.nodes, now_ms=now_ms, rng=rng, report=self._report, notices=self._notices
+        )
         self.pods: PodEdge | None = None
         self.clique_writer: CliqueWriter | None = None
         self.status: StatusEdge | None = None
@@ -97,7 +104,8 @@ class KubernetesEdge:
         async with self._connect() as api, asyncio.TaskGroup() as tasks:
             await self._replica.ready()  # the folds have the version of the last list
             self.watches["nodes"] = ListWatch(api, NODES, Node, self.nodes, rng=self._rng, versions=self.nodes)
-            self.event_writer = EventWriter(api, self._budget, self.events, rng=self._rng)
+            if self._settings.has_events:
+                self.event_writer = EventWriter(api, self._budget, self.events, rng=self._rng)
             if self._settings.cliques is not None:
                 self._add_cliques(api, self._settings.cliques)
             if self._settings.has_status:
@@ -110,19 +118,22 @@ class KubernetesEdge:
         yield from self.watches.values()
         yield from filter(None, (self.pods, self.clique_writer, self.status, self.objects, self.event_writer))
 
-    def _report(self, event: ObjectEvent) -> None:
+    def _queue_event(self, event: ObjectEvent) -> None:
         self.events.put(event, self._now_ms())
 
     def _add_status(self, api: KubernetesApi) -> None:
         statements, now_ms, rng = StatementTable(), self._now_ms, self._rng
         users = self._settings.users or UserNames(self.source)
-        self.objects = ObjectEdge(self._replica, self.source, api, users, statements, now_ms=now_ms, rng=rng)
+        self.objects = ObjectEdge(
+            self._replica, self.source, api, users, statements, now_ms=now_ms, rng=rng, report=self._report
+        )
         self.status = StatusEdge(
             self._replica,
             self._ranks,
             api,
             self._budget,
             statements=statements,
+            notices=self._notices,
             report=self._report,
             now_ms=now_ms,
             rng=rng,

@@ -234,6 +234,10 @@ class Settings(BaseModel):
         "state of each zone. Needs their definitions, in deploy/kubernetes/crds, and the policies in "
         "deploy/kubernetes/admission.",
     )
+    kubernetes_events: bool = Field(
+        True,
+        description="Write Kubernetes Events about objects: kubectl describe shows what a person must know about them.",
+    )
     kubernetes_users: str = Field(
         "",
         title="USER=NAME,...",
@@ -392,6 +396,7 @@ class Settings(BaseModel):
             cliques=None if self.kubernetes_cliques == "off" else self.kubernetes_cliques,
             driver_namespace=self.driver_namespace,
             has_status=self.kubernetes_status,
+            has_events=self.kubernetes_events,
             users=users,
             requests_per_second=self.kubernetes_requests_per_second,
         )

@@ -12,11 +12,15 @@ import msgspec
 from drivers.kubernetes.observed import Observed
 from eventstore.log import FLEET_0, INSTALLS, ZONES, Partition
 from eventstore.replicas.replica import Replica
+from projections.fleet.withdrawals.budgets import SUBJECT_MEMBERS, Hold
 from projections.fold_states import FoldStates
+from projections.kubernetes.object_events import Report
 from projections.kubernetes.object_names import object_name
+from projections.kubernetes.rack_events import RackFacts, rack_events
 from projections.kubernetes.rack_status import RackStates, names_by_zone, rack_status
 from projections.kubernetes.statements import StatementTable, acceptance
 from projections.kubernetes.status_body import Position, StatusBody
+from projections.kubernetes.zone_notices import ZoneNotices
 from projections.name_ranges import fold_names
 from projections.views.progress import ProgressViews
 from schemas.resources.dpu_rack import DPU_RACK
@@ -28,6 +32,8 @@ class _Spec(msgspec.Struct, frozen=True):
 
 
 _spec = msgspec.json.Decoder(_Spec)
+_SLICE = 1_000
+"""Held nodes whose zones are found before other tasks get the event loop."""
 
 
 class RackObjects:
@@ -36,11 +42,27 @@ class RackObjects:
     kind: Kind = DPU_RACK
     topics = (ZONES, FLEET_0.topic, INSTALLS)
 
-    def __init__(self, replica: Replica, statements: StatementTable, *, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        replica: Replica,
+        statements: StatementTable,
+        *,
+        notices: ZoneNotices,
+        now_ms: Callable[[], int],
+        report: Report,
+    ) -> None:
         self._replica = replica
         self._statements = statements
+        self._notices = notices
         self._states = FoldStates(replica)
         self._now_ms = now_ms
+        self._report = report
+        self._reported: dict[str, frozenset[tuple[str, str]]] = {}
+        """Name and message of each Event that the last state of an object called for, by the object's name."""
+        self._holds: dict[str, list[Hold]] = {}
+        """The open holds that concern a zone's nodes, labels and policies, by zone, the oldest first."""
+        self._hold_zones: dict[int, tuple[bytes, frozenset[str]]] = {}
+        """The hash of each open hold of members, and the zones of its nodes."""
         self._progress = ProgressViews()
         self._members: dict[Partition, tuple[int, dict[str, list[str]]]] = {}
         self._ranges: dict[str, tuple[Sequence[str], list[str]]] = {}
@@ -59,6 +81,9 @@ class RackObjects:
                 self._members[partition] = (self._replica.position(partition), members)
                 await asyncio.sleep(0)
         self._ranges = {zone: known for zone, known in self._ranges.items() if zone in self._objects_of}
+        self._reported = {name: known for name, known in self._reported.items() if name in found}
+        if changed is None or FLEET_0 in changed:
+            await self._sort_holds()
         missing = (name for name, zone in self._zone_of.items() if zone not in self._objects_of)
         stale = (zone for zone in self._objects_of if changed is None or self._depends_on(zone, changed))
         return {*missing, *chain.from_iterable(self._objects_of[zone] for zone in stale)}
@@ -72,6 +97,7 @@ class RackObjects:
     def status(self, name: str, found: Observed) -> StatusBody | None:
         zone = zone_of(name, found.spec)
         partition, installs = self._partitions_of(zone)
+        self._report_new(name, found.uid, zone, partition)
         position, members = self._members.get(partition, (self._replica.position(partition), {}))
         states = RackStates(
             zones=self._states.zone(zone),
@@ -95,6 +121,54 @@ class RackObjects:
 
     def is_over(self, name: str, found: Observed) -> bool:
         return False
+
+    def objects_of(self, zone: str) -> Sequence[str]:
+        """The names of the objects of a zone, as of the last pass."""
+        return self._objects_of.get(zone, ())
+
+    def _report_new(self, name: str, uid: str, zone: str, partition: Partition) -> None:
+        """Report the Events that the state of a zone calls for, except those that its last state called for already."""
+        facts = RackFacts(
+            zone=zone,
+            zones=self._states.zone(zone),
+            partition=partition,
+            quarantined=self._replica.folded(partition).quarantined,
+            holds=self._holds.get(zone, ()),
+            notice=self._notices.get(zone),
+        )
+        events = {(event.name, event.message): event for event in rack_events(name, uid, facts)}
+        before = self._reported.get(name, frozenset())
+        self._reported[name] = frozenset(events)
+        for key, event in events.items():
+            if key not in before:
+                self._report(event)
+
+    async def _sort_holds(self) -> None:
+        """Sort the open holds by zone. A hold of members concerns the zones of its nodes, another one those that it
+        names. Many nodes may be held, so their zones are found again only after the hold has changed."""
+        fleet = self._states.fleet
+        holds = sorted(fleet.holds.rows.values(), key=lambda row: row.id)
+        known, self._hold_zones = self._hold_zones, {}
+        by_zone: dict[str, list[Hold]] = {}
+        for row in holds:
+            zones = frozenset((*row.zones, *filter(None, (row.zone,))))
+            if row.subject == SUBJECT_MEMBERS:
+                before = known.get(row.id)
+                zones = before[1] if before is not None and before[0] == row.hash else await self._zones_of_held(row.id)
+                self._hold_zones[row.id] = (row.hash, zones)
+            for zone in zones:
+                by_zone.setdefault(zone, []).append(row)
+        self._holds = by_zone
+
+    async def _zones_of_held(self, hold: int) -> frozenset[str]:
+        fleet, zones = self._states.fleet, set()
+        for place, name in enumerate([*fleet.held_names.get(hold, ())]):
+            if place and place % _SLICE == 0:
+                await asyncio.sleep(0)
+            member = fleet.members.rows.get(name)
+            if member is not None:
+                zones.add(member.zone)
+        return frozenset(zones)
 
     def _ranges_of(self, zone: str, names: Sequence[str]) -> list[str]:
         """The names as ranges, cached until the names change: a few hundred names take a millisecond."""

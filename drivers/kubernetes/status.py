@@ -31,6 +31,7 @@ from eventstore.replicas.replica import Replica
 from projections.kubernetes.object_events import Report, ignore
 from projections.kubernetes.statements import StatementTable
 from projections.kubernetes.status_body import Difference, StatusBody, difference, position_of, stamped
+from projections.kubernetes.zone_notices import ZoneNotices
 from schemas.kubernetes.api import KubernetesApi
 from schemas.kubernetes.objects import Custom
 from schemas.resources import KINDS
@@ -259,19 +260,29 @@ class StatusEdge:
         kinds: Collection[Kind] = KINDS,
         *,
         statements: StatementTable | None = None,
+        notices: ZoneNotices | None = None,
         report: Report = ignore,
         now_ms: Callable[[], int],
         rng: Random,
     ) -> None:
         self.writer = Writer(api, budget, rng=rng)
-        table = statements or StatementTable()
+        table, notices = statements or StatementTable(), notices or ZoneNotices()
+        racks = RackObjects(replica, table, notices=notices, now_ms=now_ms, report=report)
         objects: Mapping[str, Callable[[], Objects]] = {
-            DPU_RACK.plural: lambda: RackObjects(replica, table, now_ms=now_ms),
+            DPU_RACK.plural: lambda: racks,
             RULE_POLICY.plural: lambda: PolicyObjects(replica, table),
             HOLD.plural: lambda: HoldObjects(replica, table, now_ms=now_ms, report=report),
         }
         self.actors = tuple(StatusActor(objects[kind.plural](), replica, ranks, self.writer) for kind in kinds)
         table.listeners |= {actor.kind.plural: actor.recompute for actor in self.actors}
+        self._racks = racks
+        notices.on_change = self._recompute_zone
+
+    def _recompute_zone(self, zone: str) -> None:
+        for name in self._racks.objects_of(zone):
+            for actor in self.actors:
+                if actor.kind is DPU_RACK:
+                    actor.recompute(name)
 
     def follow(self, plural: str, is_watching: Callable[[], bool]) -> None:
         """Write objects of a kind only while their list-watch is connected."""

@@ -150,12 +150,8 @@ def _offenders(zone: str, states: RackStates, *, is_late: bool) -> list[dict[str
 
 def _reasons(zone: str, states: RackStates, *, is_late: bool) -> Iterator[tuple[str, str]]:
     dpus, rows = states.zones.dpu_index.zone(zone), states.zones.dpus.rows
-
-    def badness(name: str) -> tuple[bool, int, str]:
-        return rows[name].phase != ERROR, rows[name].since_ms, name
-
-    for name in nsmallest(MAX_OFFENDERS, dpus.stuck, badness):
-        yield name, _stuck_because(rows[name])
+    for name in worst_stuck(states.zones, zone, MAX_OFFENDERS):
+        yield name, stuck_because(rows[name])
     told = states.installs.zones.rows.get(zone)
     if told is None or told.epoch != states.epoch:
         return
@@ -170,7 +166,18 @@ def _reasons(zone: str, states: RackStates, *, is_late: bool) -> Iterator[tuple[
         yield from ((name, f"version {newest} not in hardware") for name in islice(lagging, 2 * MAX_OFFENDERS))
 
 
-def _stuck_because(dpu: Dpu) -> str:
+def worst_stuck(state: ZonesState, zone: str, limit: int) -> list[str]:
+    """The DPUs of a zone that need an operator: failed ones first, and the longest waiting first."""
+    rows = state.dpus.rows
+
+    def badness(name: str) -> tuple[bool, int, str]:
+        return rows[name].phase != ERROR, rows[name].since_ms, name
+
+    return nsmallest(limit, state.dpu_index.zone(zone).stuck, badness)
+
+
+def stuck_because(dpu: Dpu) -> str:
+    """Why a DPU needs an operator."""
     if dpu.swapped:
         return "swapped for another card"
     if dpu.paused:

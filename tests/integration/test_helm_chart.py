@@ -147,6 +147,31 @@ def test_no_account_has_more_rights_than_its_role_needs(objects: list[Object]) -
             assert resource != "nodes" or verbs == READ
 
 
+def test_further_source_clusters_are_named_with_their_mounted_kubeconfigs(tmp_path: Path) -> None:
+    others = {"east": "east-cluster", "west": "west.cluster"}
+    values = {**LAB, **KAFKA, "kubernetes": {"source": "hub", "others": others}}
+    pods = dict(pods_of(render(values, tmp_path)))
+    settings = load_settings({}, None, _environment(pods["kubernetes"]))
+    assert dict(settings.source_clusters) == {
+        "hub": "in-cluster",
+        "east": "/etc/dpuplane/kubeconfig-east/kubeconfig",
+        "west": "/etc/dpuplane/kubeconfig-west/kubeconfig",
+    }
+    volumes = _volumes(pods["kubernetes"])
+    assert {name: volumes[f"kubeconfig-{name}"]["secret"]["secretName"] for name in others} == others
+    mounts = {each["mountPath"] for each in pods["kubernetes"]["spec"]["containers"][0]["volumeMounts"]}
+    assert {"/etc/dpuplane/kubeconfig-east", "/etc/dpuplane/kubeconfig-west"} <= mounts
+    assert not any(name.startswith("kubeconfig") for name in _volumes(pods["api"]))
+
+
+def test_without_events_the_edge_has_no_right_to_write_them(tmp_path: Path) -> None:
+    objects = render({**LAB, "kubernetes": {"events": False}}, tmp_path)
+    ((_, pod),) = pods_of(objects)
+    assert not load_settings({}, None, _environment(pod)).kubernetes_events
+    (edge,) = (each for each in of_kind(objects, "ClusterRole") if each["metadata"]["name"].endswith("-kubernetes"))
+    assert _rights(edge) == {key: verbs for key, verbs in EDGE_RULES.items() if key != ("", "events")}
+
+
 def test_only_approvers_may_change_a_hold(tmp_path: Path) -> None:
     roles = of_kind(render(LAB, tmp_path), "ClusterRole")
     may_change = {
@@ -291,6 +316,14 @@ def test_prometheus_scrapes_every_process_under_the_labels_of_the_alerts(objects
         (
             {**SECRETS, "serviceMonitor": {"enabled": True}},
             "serviceMonitor.tlsSecret: must name a Secret because tls.source is secret",
+        ),
+        (
+            {**LAB, "kubernetes": {"source": "east", "others": {"east": "s"}}},
+            "kubernetes.others: 'east' is the name of this cluster, kubernetes.source",
+        ),
+        (
+            {**LAB, "kubernetes": {"enabled": False, "others": {"east": "s"}}},
+            "kubernetes.others: needs kubernetes.enabled",
         ),
         ({**LAB, "log": "kafak"}, "at '/log': value must be one of 'embedded', 'kafka'"),
         ({**LAB, "roles": {"api": {"replicas": 0}}}, "at '/roles/api/replicas': minimum: got 0, want 1"),

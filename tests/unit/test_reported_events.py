@@ -28,6 +28,11 @@ def regarding(pod: DaemonPodMade) -> Regarding:
     return Regarding("v1", "Pod", about.name, about.uid, about.namespace)
 
 
+def holds_of(made: Statuses) -> list[ObjectEvent]:
+    """The reported Events about objects of holds."""
+    return [each for each in made.reported if each.regarding.kind == HOLD.name]
+
+
 async def test_a_refused_node_is_reported_with_each_refusal_under_one_name() -> None:
     async with plane() as made:
         await made.start("r1", "api")
@@ -137,12 +142,12 @@ async def test_a_hold_is_reported_once_when_it_opens_and_once_when_it_ends() -> 
         number = await found.hold()
         await asyncio.sleep(60)
         ((name, item),) = (await found.objects(HOLD)).items()
-        (opened,) = found.reported
+        (opened,) = holds_of(found)
         assert opened.regarding == Regarding("dpuplane.io/v1alpha1", "Hold", name, item["metadata"]["uid"])
         assert (opened.reason, opened.is_warning) == ("WaitsForApproval", True)
         await found.approve(number)
         await asyncio.sleep(60)
-        assert [(each.reason, each.is_warning) for each in found.reported[1:]] == [("Approved", False)]
+        assert [(each.reason, each.is_warning) for each in holds_of(found)[1:]] == [("Approved", False)]
 
 
 async def test_a_restarted_process_reports_an_open_hold_under_the_same_name() -> None:
@@ -155,4 +160,5 @@ async def test_a_restarted_process_reports_an_open_hold_under_the_same_name() ->
         made.kill("r1")
         await found.start("r1")
         await asyncio.sleep(30)
-        assert len(found.reported) == 2 and len({each.name for each in found.reported}) == 1
+        reported = holds_of(found)
+        assert len(reported) == 2 and len({each.name for each in reported}) == 1

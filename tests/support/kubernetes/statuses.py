@@ -10,6 +10,7 @@ from drivers.kubernetes.object_writes import RequestBudget
 from drivers.kubernetes.status import StatusEdge
 from eventstore.log import FLEET_0
 from projections.kubernetes.object_events import ObjectEvent
+from projections.kubernetes.zone_notices import ZoneNotices
 from schemas.events import Envelope, HoldApproved, NodesJoined, PolicySet
 from schemas.kubernetes.api import KubernetesApi
 from schemas.kubernetes.objects import Custom
@@ -33,7 +34,7 @@ class Statuses:
         """Install the definitions of the plane's kinds."""
         await install(self.api, *map(definition, KINDS))
 
-    async def start(self, name: str) -> StatusEdge:
+    async def start(self, name: str, *, notices: ZoneNotices | None = None) -> StatusEdge:
         life = await self.plane.start(name, "api", "kubernetes", is_ready=False)
         replica, ranks = life.replica, self.plane.ranks(name)
         found = StatusEdge(
@@ -41,6 +42,7 @@ class Statuses:
             ranks,
             self.api,
             RequestBudget(1_000.0),
+            notices=notices,
             report=self.reported.append,
             now_ms=self.plane.now_ms,
             rng=self.plane.rng(),

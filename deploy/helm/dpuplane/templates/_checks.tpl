@@ -30,6 +30,12 @@
 {{- if and (eq $v.tls.source "secret") (not $v.tls.secretPrefix) -}}
 {{- fail "tls.secretPrefix: must be given because tls.source is secret" -}}
 {{- end -}}
+{{- if hasKey $v.kubernetes.others $v.kubernetes.source -}}
+{{- fail (printf "kubernetes.others: '%s' is the name of this cluster, kubernetes.source" $v.kubernetes.source) -}}
+{{- end -}}
+{{- if and $v.kubernetes.others (not $v.kubernetes.enabled) -}}
+{{- fail "kubernetes.others: needs kubernetes.enabled" -}}
+{{- end -}}
 {{- if and (eq $v.tls.source "none") $v.tls.revoked -}}
 {{- fail "tls.revoked: needs tls.source certManager or secret" -}}
 {{- end -}}

@@ -26,12 +26,17 @@
 {{- $_ := set $set "agents" (printf "%s:7082" $host) -}}
 {{- end -}}
 {{- if eq (include "dpuplane.watches" .) "true" -}}
-{{- $_ := set $set "kubeconfig" "in-cluster" -}}
+{{- $clusters := list "in-cluster" -}}
+{{- range $name, $secret := $v.kubernetes.others -}}
+{{- $clusters = append $clusters (printf "%s=/etc/dpuplane/kubeconfig-%s/kubeconfig" $name $name) -}}
+{{- end -}}
+{{- $_ := set $set "kubeconfig" (join "," $clusters) -}}
 {{- $_ := set $set "source" $v.kubernetes.source -}}
 {{- $_ := set $set "zone_label" $v.kubernetes.zoneLabel -}}
 {{- $_ := set $set "fallback_zone" $v.kubernetes.fallbackZone -}}
 {{- $_ := set $set "node_address_type" $v.kubernetes.nodeAddressType -}}
 {{- $_ := set $set "kubernetes_status" $v.kubernetes.status -}}
+{{- $_ := set $set "kubernetes_events" $v.kubernetes.events -}}
 {{- $_ := set $set "kubernetes_requests_per_second" $v.kubernetes.requestsPerSecond -}}
 {{- if ne $v.kubernetes.cliques "none" -}}
 {{- $_ := set $set "kubernetes_cliques" $v.kubernetes.cliques -}}
@@ -85,6 +90,12 @@
 {{- $volumes = append $volumes (dict "name" "kafka-password" "secret" (dict "secretName" $v.kafka.passwordSecret "defaultMode" 288 "items" (list $item))) -}}
 {{- else if eq $v.kafka.securityProtocol "SSL" -}}
 {{- $volumes = append $volumes (dict "name" "kafka-tls" "secret" (dict "secretName" (print $v.kafka.certificateSecretPrefix .role) "defaultMode" 288)) -}}
+{{- end -}}
+{{- end -}}
+{{- if eq (include "dpuplane.watches" .) "true" -}}
+{{- range $name, $secret := $v.kubernetes.others -}}
+{{- $item := dict "key" "kubeconfig" "path" "kubeconfig" -}}
+{{- $volumes = append $volumes (dict "name" (print "kubeconfig-" $name) "secret" (dict "secretName" $secret "defaultMode" 288 "items" (list $item))) -}}
 {{- end -}}
 {{- end -}}
 {{- $mounts := list -}}
