@@ -79,8 +79,8 @@ class SessionKeeper:
         self._heard_s: dict[str, float] = {}
         """The loop's time of the last message, by session of this process."""
         self._silent_s: dict[OpenSession, float] = {}
-        """The sessions that this server may expire, each with the loop's time of the last message of its agent or,
-        without one, of the check that first found the session."""
+        """The sessions that this server may expire, each with the loop's time of its agent's last message. If the agent
+        sent no message to this server, it is the time of the check that first found the session."""
 
     async def keep(
         self, requests: AsyncIterator[pb.KeepSessionRequest | UndecodableRequest], call: Call
@@ -189,7 +189,7 @@ class SessionKeeper:
         except FatalError:
             raise
         except PlaneError as error:
-            logger.warning("session not expired, retrying: %s", error, extra={"member": session.key})
+            logger.warning("session expiry not appended, retrying: %s", error, extra={"member": session.key})
             return
         self.expired += 1
         logger.info("session expired", extra={"member": session.key, "session": session.session})

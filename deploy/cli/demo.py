@@ -1,4 +1,4 @@
-"""`dpuplane demo`: the whole plane in one process, joined by a fleet."""
+"""`dpuplane demo`: runs the whole plane in one process, and joins a fleet to it."""
 
 from __future__ import annotations
 

@@ -78,8 +78,8 @@ _TABLE = Table(
         Column("reason", lambda hold: hold.reason),
     ),
 )
-"""The columns that an approver needs. The zones are shown because a hold that has changed needs new approvals, and its
-zones may be all that has changed."""
+"""The columns that an approver needs. A hold that has changed needs new approvals. The zones are shown because a change
+of a hold may be visible in its zones only."""
 
 
 def of_the_command(found: Iterable[pb.Hold], command_id: str) -> list[pb.Hold]:

@@ -117,7 +117,8 @@ def _read(file: Path, options: ImportOptions, existing: Mapping[str, ExistingNod
 
 
 def _refuse_foreign_cliques(client: Client, plan: InventoryPlan) -> None:
-    """Raises Refused if another fleet has a clique of the plan: both would share its indices."""
+    """Raises Refused if a clique of the plan exists with other nodes: these nodes belong to another fleet, and the two
+    fleets would share the clique's indices."""
     if not plan.cliques:
         return
     domain = plan.cliques[0].domain

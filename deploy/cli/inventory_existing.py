@@ -17,7 +17,8 @@ _PAGE = 1_000
 
 
 class ExistingState(NamedTuple):
-    """The plane before an import: nodes by name, names of held nodes, and the hash of each hold of nodes."""
+    """The plane before an import: the nodes by name, the names of held nodes, and the holds of nodes. `holds` maps the
+    number of each hold to a hash of its content."""
 
     nodes: dict[str, ExistingNode]
     held: set[str]

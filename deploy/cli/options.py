@@ -122,7 +122,7 @@ def check_zone_of_id(client: Client, zone: str) -> None:
 
 
 def print_located(zones: Iterable[str]) -> None:
-    """Print every looked-up zone once: a repeat of the command under its id must name its zone."""
+    """Print every zone that was looked up, once. To repeat the command under its id, the caller must name the zone."""
     if unique := sorted(set(zones)):
         click.echo(f"looked up: zone {', '.join(unique)}", err=True)
 

@@ -49,7 +49,7 @@ class Output(NamedTuple):
     headers: bool = True
 
     def print_list(self, found: Message | JsonObject, items: Iterable[Any], table: Table) -> None:
-        """Print a list: in JSON and YAML the whole value `found`, otherwise one line per item."""
+        """Print a list. JSON and YAML have the whole value `found`; the other formats have one line per item."""
         if self.format == "name":
             for item in items:
                 click.echo(table.name(item))
@@ -61,7 +61,8 @@ class Output(NamedTuple):
             print_value(_as_dict(found), self.format)
 
     def print_one(self, found: Message | JsonObject, name: object, print_text: Callable[[], None]) -> None:
-        """Print one value: in JSON and YAML `found`, otherwise its name or what `print_text` prints."""
+        """Print one value. JSON and YAML have the whole value `found`; the format `name` has its name. For the other
+        formats, `print_text` is called."""
         if self.format == "name":
             click.echo(name)
         elif self._is_text:
@@ -138,7 +139,7 @@ def check_stdout_reader(wait_s: float = 0.0) -> None:
 
 
 def time_text(time: Timestamp) -> str:
-    """A time as readable text; empty for one that is absent."""
+    """A time as readable text; empty if the time is absent."""
     time_ms = to_ms(time)
     return format_time(time_ms) if time_ms else ""
 

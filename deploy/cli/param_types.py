@@ -136,7 +136,8 @@ def as_of(_context: click.Context, _parameter: click.Parameter, given: str | Non
 
 
 def as_of_text(context: click.Context, parameter: click.Parameter, given: str) -> str:
-    """Like `as_of`, but as text for the server, in which a duration has become a time; empty if not given."""
+    """Like `as_of`, but returns text for the server. A duration before now is converted to a time. Empty if not
+    given."""
     if not not_empty(context, parameter, given):
         return given
     return str(as_of(context, parameter, given))

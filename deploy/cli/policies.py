@@ -57,7 +57,7 @@ class PolicyDocument(BaseModel):
     zones: dict[str, str] = Field(default_factory=dict)
 
     def event(self) -> PolicySet:
-        """The event of the policy, for the validation of the plane."""
+        """The policy as an event, so that the plane's own checks can validate it."""
         ports = [port for pair in self.ports for port in pair]
         return PolicySet(Envelope("", self.name, "", 0), **{**self.model_dump(), "ports": ports})
 

@@ -1,7 +1,7 @@
 """The log of a plane, read through its API: for commands without access to the folder or the brokers of the log.
 
-The calls use gRPC's blocking library, in threads: queries use the same client, and the command line has no event loop
-of its own for them.
+The log shares the command's client with its queries. The client uses gRPC's blocking library, because most commands
+run no event loop. The log therefore waits for its calls in threads.
 """
 
 from __future__ import annotations

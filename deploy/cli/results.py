@@ -130,8 +130,8 @@ Part: TypeAlias = tuple[Sequence[str], pb.CommandResult]
 
 
 def merged_result(answers: Sequence[Part]) -> pb.CommandResult:
-    """Merge the results of several commands into one, which has all their items. A name without an item gets one if the
-    outcome or reason of its command differs from the merged outcome or reason."""
+    """Merge the results of several commands into one, which has all their items. If a command
+    differs from the merged result in its outcome or reason, an item is added for each of its names without an item."""
     if len(answers) == 1:
         return answers[0][1]
     decisive = min((answer for _, answer in answers), key=lambda answer: _PRECEDENCE.index(answer.outcome))

@@ -1,4 +1,4 @@
-"""`dpuplane upgrade`: upgrades fold versions, once every process has the later rules, with a preview."""
+"""`dpuplane upgrade`: upgrades fold versions once every process supports the new ones, or previews the upgrade."""
 
 from __future__ import annotations
 

@@ -111,8 +111,8 @@ def _frozen(found: pb.Zone) -> str:
 
 
 def _progress(install: pb.Install) -> str:
-    """For each level, the number of DPUs that have reached it with this version, and how long given shares of the DPUs
-    took, such as `received by 990 of 1000 DPUs (50, 99 % after 20, 35 ms)`."""
+    """The progress of one table version. Each level has the number of DPUs that reached it, and the times after which
+    given percentages had reached it: `received by 990 of 1000 DPUs (50, 99 % after 20, 35 ms)`."""
     levels = {"received": "received by", "applied": "applied by", "in_hardware": "in hardware on"}
     return "; ".join(
         f"{said} {getattr(install, level)} of {install.dpus} DPUs{_latencies(install, level)}"

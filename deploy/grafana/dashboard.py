@@ -79,7 +79,7 @@ def _panel(panel: Panel) -> Any:
 
 
 def in_planes(expr: str) -> str:
-    """A query limited to the selected planes: each of its metrics gets the matcher."""
+    """A query limited to the selected planes: each metric in the query gets a matcher for the label `plane`."""
     return re.sub(r"\b((?:dpuplane|grpc_server|process)_\w+)(?:{(.*?)})?", _with_plane, expr)
 
 

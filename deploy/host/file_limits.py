@@ -2,8 +2,8 @@
 
 A process without a free descriptor cannot append: RocksDB opens a file for every new part of the log, and every
 connection takes a descriptor too. A reserve of descriptors is therefore set aside for the log, the saved folds and
-outgoing connections, and connections get the others. If the settings allow more connections than that, the limits of
-the listeners are lowered.
+outgoing connections. The listeners' connections get the remaining descriptors. If the settings allow more connections
+than remain, the limits of the listeners are lowered.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ RESERVE = 512
 checkpoints that are read, connections to Kafka brokers, BMCs and relays, and pipes to as-of servers.
 """
 HTTP_LEAST_SHARE, API_LEAST_SHARE = 1 / 8, 1 / 4
-"""Minimum shares of the descriptors that the reserve leaves for connections. The shares apply if the settings ask for
-more connections than that: the page, the probes and the API then stay reachable while many agents are connected.
+"""The shares of HTTP and the API in the descriptors outside the reserve. They apply if the settings allow more
+connections than there are such descriptors. Agents get the rest, so the page, the probes and the API stay reachable
+while many agents are connected.
 """
 
 

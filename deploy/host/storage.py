@@ -144,7 +144,7 @@ def _log_folder(data: Path) -> Path:
 
 @contextmanager
 def open_store(settings: Settings) -> Iterator[StateStore]:
-    """The store of saved folds: a folder, or memory without one in the settings."""
+    """The store of saved folds: in the folder of the settings, or in memory if the settings name no folder."""
     folder = state_folder(settings)
     store: StateStore = DigestStore() if folder is None else _rocks(folder, settings)
     try:

@@ -52,7 +52,8 @@ class RemoteRegistrar:
         self._last_zones: frozenset[str] | None = None
         self._is_answered = True
         self._position = ""
-        """The position of the last list of zones; a query for the DPUs of a zone waits until a server has folded it."""
+        """The log position of the last list of zones. Queries for the DPUs of a zone are answered after the server has
+        folded the log up to this position."""
 
     async def zones(self) -> Collection[str]:
         """The zones, as soon as they differ from those of the previous call. The first call waits for a server that

@@ -29,7 +29,7 @@ from schemas.events import Event, MembershipChanged
 
 HEADER = "traceparent"
 TRACES_MAX = 8
-"""Maximum traces of one record or frame; further traces end there."""
+"""Maximum traces of one record or frame. Further traces of it are not continued."""
 APPENDS_MAX = 32
 """Maximum traced appends of one call."""
 ZONES_MAX = 16
@@ -164,8 +164,8 @@ class _Append:
 
 
 class _AwaitedVersion:
-    """A version of a zone that results from traced records: their contexts, and the devices' spans after the first
-    frame."""
+    """A version of a zone's table that results from traced records. It has the trace contexts of these records, and the
+    open spans of the devices after the first frame that leads to this version."""
 
     def __init__(self, zone: str, version: int) -> None:
         self.version = version

@@ -20,9 +20,10 @@ from schemas.resources.hold import HOLD
 from schemas.resources.kinds import Kind
 
 OPEN_MAX = 500
-"""Maximum open holds with an object; the oldest have one. A command has one hold, so more indicate a faulty script."""
+"""Maximum open holds with an object. The oldest holds get the objects. A command has one hold, so more open holds than
+this indicate a faulty script."""
 FINISHED_MAX = 100
-"""Maximum finished holds with an object; the newest keep theirs."""
+"""Maximum finished holds with an object. The newest holds keep their objects."""
 FINISHED_MS = 3_600_000
 """The time after which the object of a finished hold is deleted."""
 

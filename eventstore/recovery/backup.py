@@ -194,7 +194,7 @@ def partition_named(text: str) -> Partition:
 
 
 def check(folder: Path, manifest: Manifest, report: ReportProgress) -> None:
-    """Raise PermanentError unless every record is as it was copied."""
+    """Raise PermanentError unless the records of every partition have the count and the hash in the manifest."""
     total, done = sum(each.bytes for each in manifest.partitions.values()) or 1, 0
     for name, copied in manifest.partitions.items():
         report(f"checking {name}", done / total)

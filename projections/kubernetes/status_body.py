@@ -103,7 +103,7 @@ def without_stamps(status: Document) -> dict[str, Any]:
 
 
 def position_of(status: Document) -> Position:
-    """The position of a status that an object has; 0 without one."""
+    """The position in an object's status; all fields are 0 if the status has none."""
     found = status.get(_POSITION) or {}
     return Position(*(int(found.get(name, 0)) for name in Position._fields))
 

@@ -6,7 +6,7 @@ log, a node may still be in a zone that it left. `verify` therefore compares the
 node:
 
 - a node is in the zone that fleet names and in no other, with equal incarnation, addresses and labels;
-- fleet has no node that no zone has, except under a hold;
+- every node of fleet is in a zone too, unless the node is under a hold;
 - no zone has a node that a leave in another partition should have removed.
 
 The last rule needs more than the final states, which do not contain former nodes. The folds here therefore record every

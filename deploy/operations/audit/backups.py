@@ -57,8 +57,8 @@ async def restore_backup(
     rng: random.Random,
     report: ReportProgress,
 ) -> RestoreResult:
-    """Create a log from a backup, in an empty folder or in new topics. Raises PermanentError, also if a record is
-    not as it was copied."""
+    """Create a log from a backup, in an empty folder or in new topics. Raises PermanentError, also if the records of a
+    partition no longer match the manifest."""
     manifest = load_manifest(folder)
     plan = plan_restore(TOPICS, folder, manifest, generation=generation, frozen=frozen, now_ms=now_ms, rng=rng)
     if log_source.data is not None:

@@ -1,8 +1,8 @@
 """Preview of an upgrade of fold versions: the log is folded to its end, then upgraded in this process only.
 
 The decisions of later rules about future records are not predicted. A version that stores its state differently may
-change tables when it takes the state over. Rows of states are compared one by one, and rule tables by their digests,
-prefix by prefix where the digests differ.
+change rule tables when it migrates the state of the previous version. Rows of states are compared one by one. Rule
+tables are compared by their digests, and prefix by prefix where the digests differ.
 """
 
 from __future__ import annotations

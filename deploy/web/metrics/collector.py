@@ -34,8 +34,7 @@ from eventstore.replicas.replica import Replica
 
 
 class DecisionCounts(Protocol):
-    """Progress of the decisions topic, as reported by the writer in this process or by the process that this one
-    started."""
+    """Progress of the writer of decisions, which runs in this process or in a child process."""
 
     @property
     def written(self) -> int: ...

@@ -73,12 +73,12 @@ def _row(found: Message, columns: Sequence[str]) -> list[Any]:
 
 
 def holds(found: Iterable[pb.Hold]) -> list[list[Any]]:
-    """A row per hold, of the fields that change; the page queries the whole holds when it shows them."""
+    """A row per hold, with only the fields that change. The page queries the whole holds when it shows them."""
     return [[hold.hold, hold.hash, len(hold.approved_by)] for hold in found]
 
 
 async def every_hold(queries: QueriesService, as_of: str, call: Call) -> list[pb.Hold]:
-    """The open holds, of all pages."""
+    """All open holds: every page of ListHolds."""
     found: list[pb.Hold] = []
     request = pb.ListHoldsRequest(as_of=as_of)
     while True:

@@ -99,8 +99,8 @@ def _cursor(positions: Mapping[Partition, int]) -> str:
 
 
 def _may_have(partition: Partition, folds: Collection[Fold[Any]], event_filter: EventFilter) -> bool:
-    """Whether a partition may hold wanted events: its fold must accept one of the wanted types, because it quarantines
-    all other events.
+    """Whether a partition may hold wanted events: its fold must accept one of the wanted types. A fold quarantines
+    events of any other type.
     """
     if not event_filter.types or UNDECODABLE in event_filter.types:
         return True

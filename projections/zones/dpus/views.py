@@ -60,7 +60,7 @@ def view(name: str, dpu: Dpu) -> DpuView:
 
 
 def zones_of_dpu(name: str, states: Iterable[ZonesState]) -> list[str]:
-    """The zones that have a DPU of this name, sorted: one partition has one at most."""
+    """The zones that have a DPU of this name, sorted. A partition has at most one DPU of a name."""
     found = (state.dpus.rows.get(name) for state in states)
     return sorted(dpu.zone for dpu in found if dpu is not None)
 
