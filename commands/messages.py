@@ -1,6 +1,8 @@
-"""Converts views of the folds to messages: a NamedTuple or Struct becomes the message whose fields it has.
+"""Converts views of the folds to messages. A view is a NamedTuple or Struct. Its fields have the names of the message's
+fields.
 
-Milliseconds of a view become a Timestamp or a Duration: `create_time_ms` fills the field `create_time`.
+A field of a view with the suffix `_ms` is the exception. Its milliseconds become a Timestamp or a Duration:
+`create_time_ms` fills the field `create_time`.
 """
 
 from __future__ import annotations

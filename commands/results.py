@@ -47,7 +47,8 @@ command.
 
 
 def merged_result(command_id: str, given: Sequence[Answer], log_id: str) -> pb.CommandResult:
-    """The result of a command that several partitions decided; with more than one, it lists the outcome of each."""
+    """The result of a command that one or more partitions decided. If several did, the result lists the outcome of
+    each."""
     first = min(given, key=lambda answer: _PRECEDENCE.index(answer.outcome.code))
     message = to_result(command_id, first, log_id)
     if len(given) > 1:
@@ -105,7 +106,8 @@ def expired(command_id: str) -> pb.CommandResult:
 
 
 def unknown(command_id: str, reason: str, code: Reason = Reason.AWAITING_LOG) -> pb.CommandResult:
-    """The result of a command whose record may or may not be in the log; its id decides that later."""
+    """The result of a command whose record may or may not be in the log. A later query by the command's id returns the
+    outcome."""
     return pb.CommandResult(command_id=command_id, outcome=pb.OUTCOME_UNKNOWN, reason=reason, reason_code=code)
 
 

@@ -54,8 +54,8 @@ _SERVICES = pb.DESCRIPTOR.services_by_name
 
 
 class ApiServer:
-    """Serves the API of one replica. `admission`, `command_handler` and `metrics` have counters; `queries` answers
-    queries of this process."""
+    """Serves the API of one replica. `admission`, `command_handler` and `metrics` have counters. Other parts of this
+    process call `queries` directly, without gRPC."""
 
     def __init__(
         self,

@@ -155,8 +155,9 @@ class Forwarder:
         """Wait for our turn, append a record, and wait until this record or another replica's equal one is folded.
         Returns True if this replica appended the record, and it is folded.
 
-        A partition that is halted on this replica is left to other replicas. Its need would never be met here, and the
-        same half megabyte would be appended again every two seconds.
+        A partition that is halted on this replica is left to other replicas. A halted partition folds nothing, so this
+        replica would never see that the need is met. It would append the same record, of up to half a megabyte, again
+        every two seconds.
         """
         if self._replica.folded(need.target).halted:
             await asyncio.sleep(RETRY_S * self._rng.uniform(0.5, 1.5))

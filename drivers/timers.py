@@ -30,7 +30,7 @@ from schemas.events import DeadlinePassed
 logger = logging.getLogger(__name__)
 
 GRACE_S = 1.0
-"""A passed deadline is appended after this time, so that a live provisioner ends its attempt itself."""
+"""Time between a deadline and the append of its event. A live provisioner ends its attempt itself within this time."""
 
 RETRY_S = 2.0
 """Wait before an event that changed nothing is appended again, with jitter."""
@@ -82,7 +82,8 @@ class Timers:
             self._compute_due_times(partition, self._replica.folded(partition).time_ms)
 
     def _compute_due_times(self, partition: Partition, time_ms: int) -> None:
-        """Compute when each deadline is due; `time_ms` is the present time for new deadlines."""
+        """Compute when each deadline is due. A known deadline keeps its due time. For a new one, the remaining time is
+        computed from `time_ms`, the present time."""
         known, now_s = self._due_s.get(partition, {}), asyncio.get_running_loop().time()
         due_s = self._due_s[partition] = {}
         for deadline in self._deadlines(partition):

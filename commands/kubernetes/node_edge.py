@@ -317,9 +317,10 @@ class NodeEdge:
         return []
 
     async def _join_in_parts(self, event: NodesJoined, outcome: Outcome, latest_ms: int) -> list[str]:
-        """Submit the nodes of a refused record again, because the fault of one node refuses its whole record. The nodes
-        that were created after `latest_ms`, the limit of the log, stay refused. Without such nodes, each half is a
-        record. Returns the names of nodes whose record is not known to be folded."""
+        """Submit the nodes of a refused record again, because the fault of one node refuses its whole record. If the
+        fault is a creation time, the nodes that were created after `latest_ms`, the limit of the log, stay refused, and
+        one record contains the others. If there are no such nodes, each half of the nodes becomes a record. Returns the
+        names of nodes whose record is not known to be folded."""
         stated = [facts for name in event.names if (facts := self._present.get(name)) is not None]
         ahead = ahead_of(stated, latest_ms) if outcome.reason_fields.get("field") == "created_ms" else {}
         for facts in ahead.values():

@@ -3,8 +3,9 @@
 Each spec is submitted once, and its digest is stored in the status of the object. Fleet decides whether it takes
 effect: an edit over its budget waits for approval, and is not submitted again. If another command changes the policy
 afterwards, the change stays, and the status of the object shows it. A new value of the annotation `dpuplane.io/restate`
-submits an unchanged spec again. An edge that submitted every spec that differs from fleet would revert the changes of
-other commands, repeat each rejected edit, and apply old specs after the restore of a backup.
+submits an unchanged spec again. A difference between a spec and fleet is no reason to submit the spec again. Otherwise,
+the edge would revert the changes of other commands, repeat each rejected edit, and apply old specs after the restore of
+a backup.
 
 The deletion of an object submits nothing, so neither a watched deletion nor a list without the object can remove rules.
 

@@ -17,8 +17,8 @@ from schemas.resources.kinds import Kind
 from schemas.resources.rule_policy import RULE_POLICY, RulePolicySpec
 
 ADMISSION_MISSING = "AdmissionMissing"
-"""The reason in the status of an object whose spec or verdict was written while an admission policy was missing, so
-that its user is not proved."""
+"""The reason in the status of an object whose spec or verdict was written while an admission policy was missing.
+Nothing then proves which user wrote the spec or verdict."""
 
 
 class _Condition(msgspec.Struct, frozen=True):

@@ -1,6 +1,7 @@
 """Compares the specs of RulePolicy and DPURack objects, and the verdicts of Hold objects, with fleet. Pure.
 
-The result is the event that fleet lacks, or nothing. Fleet does not lack an edit that waits there for approval.
+The result is the event to append, or nothing if fleet has the values already. An edit that waits in fleet for approval
+counts as present in fleet.
 """
 
 from __future__ import annotations

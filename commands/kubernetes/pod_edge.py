@@ -289,9 +289,9 @@ class PodEdge:
             logger.warning("claims kept without a pod: %s; `dpuplane cliques release` ends them", why, extra=about)
 
     def _unanswered(self, lacking: Iterable[WantedClaim], stay: Iterable[HeldClaim]) -> list[WantedClaim]:
-        """The lacking claims, except those for which the fold would repeat its answer: it has refused the claim, or has
-        accepted the claim but not the new address. A claim whose requested index was refused is repeated without the
-        index."""
+        """The lacking claims, without those that the fold has answered already. The fold has either refused such a
+        claim, or kept the old address of the claim. It would only repeat its answer. A claim whose requested index was
+        refused is repeated without the index."""
         held, found = {claim.member.uid for claim in stay}, []
         for claim in lacking:
             pod = claim.pod
@@ -342,8 +342,8 @@ class PodEdge:
         return True
 
     def _take_answers(self, event: IndicesClaimed, refused: dict[str, Outcome | ItemOutcome]) -> bool:
-        """Record the answers to claims, the refusals by node. Returns False if a claim must be repeated without its
-        requested index."""
+        """Record the answers to the claims of an event. `refused` has the refused claims, by node. Returns False if a
+        claim must be repeated without its requested index."""
         requested = event.requested_indices or [-1] * len(event.nodes)
         is_final = True
         for node, uid, address, index in zip(event.nodes, event.uids, event.addresses, requested, strict=True):
@@ -371,8 +371,8 @@ class PodEdge:
             self._report(ObjectEvent(about, reason, text, code=refusal.reason_code))
 
     def _forget(self) -> None:
-        """Forget deleted pods, except the last MAX_GONE: an append about a deleted pod may still land after its outcome
-        was unknown."""
+        """Forget deleted pods, except the last MAX_GONE. Those are still needed: an append of unknown outcome may reach
+        the log after the deletion of its pod, and add a claim that must be ended."""
         for uid in [*self.pods.gone][:-MAX_GONE]:
             del self.pods.gone[uid]
         answers: tuple[dict[str, Any], ...] = (self._answered, self.conflicts, self.refused)

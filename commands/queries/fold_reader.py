@@ -63,10 +63,11 @@ class FoldReader:
         return self._states.fleet
 
     def with_fleet(self, answer: pb.CommandResult) -> pb.CommandResult:
-        """An answer from ledgers, with the command's outcome in fleet where it differs.
+        """An answer from ledgers. If the command's outcome in fleet differs from the outcome in its zone, the answer
+        gets the outcome in fleet.
 
-        If a leave is `unchanged` because its node had left before, it stays `unchanged`, and a note names the hold that
-        keeps the node in the rule tables.
+        A leave of a node that had left before is `unchanged`, and stays `unchanged`. If a hold keeps the node in the
+        rule tables, a note names the hold.
         """
         note_holds(answer, self.fleet)
         return results.with_fleet_outcome(

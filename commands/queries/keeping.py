@@ -9,10 +9,10 @@ from schemas.api import dpuplane_pb2 as pb
 
 
 def note_holds(answer: pb.CommandResult, fleet: FleetState) -> None:
-    """Add a note with the hold of the node to each item that is unchanged because its node left before.
+    """Add a note to each `unchanged` item whose node has left its zone, but is kept in the rule tables by a hold.
 
-    The outcome and the reason of a leave follow from the zone's log alone, so every caller gets the same ones. The note
-    depends on the present state of fleet instead.
+    The outcome and the reason of a leave follow from the zone's log alone, so every caller gets the same outcome and
+    reason. The note, however, depends on the present state of fleet.
     """
     for item in answer.items:
         member = fleet.members.rows.get(item.name)

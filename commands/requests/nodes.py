@@ -68,9 +68,8 @@ def validated(event: NodesJoined | NodesChanged | NodesLeft) -> NewEvent:
 
 
 def _columns_as_given(given: pb.NodeColumns) -> dict[str, Any]:
-    """Columns from the request. Raises InvalidRequest if there are more label sets than a record may have items, before
-    any of them is sorted.
-    """
+    """Columns from the request. The number of label sets is checked before any label set is sorted. Raises
+    InvalidRequest if there are more than MAX_ITEMS."""
     if len(given.label_sets) > MAX_ITEMS:
         raise InvalidRequest(f"label_sets: {len(given.label_sets)} items must be at most {MAX_ITEMS}")
     return {

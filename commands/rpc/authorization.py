@@ -133,7 +133,8 @@ def unlisted_methods(services: Iterable[ServiceDescriptor]) -> list[str]:
 
 
 def names_nodes(method: str) -> bool:
-    """Whether a node agent may call the method for its own node, so that each request must be compared with it."""
+    """Whether a node agent may call the method for its own node. The node names in each request must then be
+    checked."""
     rule = METHODS.get(method)
     return rule is not None and rule.node_names is not None
 

@@ -1,4 +1,4 @@
-"""Collects the changes of the tables that can be watched, of all partitions of a replica.
+"""Collects the changes of the tables that can be watched, in all partitions of a replica.
 
 If the position of a watcher precedes the first collected change, the watcher is told that the position has expired, and
 lists again.

@@ -9,7 +9,7 @@ from typing import Any
 from commands.rpc.errors import PositionExpired
 
 Changes = Mapping[str, Any]
-"""The changed keys, each with its row that was removed last; None if no row was removed."""
+"""The changed keys. The value of a key is the row that was last removed under this key; None if no row was removed."""
 
 
 class ChangeRing:

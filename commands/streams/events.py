@@ -124,7 +124,8 @@ class EventReader:
 def _messages(
     partition: Partition, records: Sequence[Record], wanted: pb.EventFilter, end: int | None
 ) -> Iterator[pb.ReadEventsResponse]:
-    """Responses of bounded size. The last one continues at `end`, or after the last record."""
+    """Responses of bounded size. Each names the offset of the next record to read. In the last response, this offset is
+    `end`; without an `end`, it is the offset after the last record."""
     pieces = [*_pieces(records)] or [[]]
     for number, piece in enumerate(pieces, 1):
         is_last = end is not None and number == len(pieces)

@@ -39,7 +39,7 @@ class WatchedList(Protocol):
         ...
 
     def change(self, item: Item, removed: Any) -> pb.Change:
-        """The present state of an item. `removed` is its row that was removed last, or None."""
+        """The present state of an item. `removed` is the row of the item that was last removed, or None."""
         ...
 
 

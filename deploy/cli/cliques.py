@@ -32,8 +32,7 @@ _MAX_CHARACTERS = 8 << 20
 
 
 def _whole(_context: click.Context, _option: click.Parameter, file: TextIO | None) -> str | None:
-    """The content of a file. It is read once, before the first output, because `--watch` prints with it again and
-    again."""
+    """The content of a file. It is read once, before the first output, because with `--watch` every output needs it."""
     if file is None:
         return None
     try:

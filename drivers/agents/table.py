@@ -123,7 +123,8 @@ class AgentTable:
         return ""
 
     async def _waited(self, answer: Awaitable[bool], slow: Callable[[], None]) -> bool:
-        """Await a slow device. A device that answers at once does not pay for these two timers."""
+        """Await the answer of a slow device. This needs two timers: one that calls `slow`, and one for the timeout. A
+        device that answers at once needs neither."""
         early = asyncio.get_running_loop().call_later(self._slow_s, slow)
         try:
             async with asyncio.timeout(self._apply_s):

@@ -42,5 +42,5 @@ class Device(Protocol):
 
     def restore(self, table: DeviceTable) -> bool | Awaitable[bool]:
         """Make the device hold `table`, whatever it holds now, without emptying it first. The result and the errors are
-        as of `apply`."""
+        those of `apply`."""
         ...

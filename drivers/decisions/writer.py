@@ -50,8 +50,8 @@ CHECK_S = 0.5
 APPEND_TIMEOUT_S = 5.0
 
 SKEW_MS = 60_000
-"""Allowance for differences between the brokers' clocks: the topic is read from this long before the append of the
-first record whose decision may be missing."""
+"""Allowance for differences between the brokers' clocks. Reading of the topic begins at the append time of the first
+record whose decision may be missing, minus this allowance."""
 
 RETENTION_MS = 30 * 86_400_000
 """The retention of the topic. Older decisions are not written, because they would expire at once."""
@@ -126,7 +126,7 @@ class DecisionWriter:
 
     async def _follow_topic(self, starts: Mapping[Partition, int], ends: Mapping[Partition, int]) -> None:
         async def unchecked() -> None:
-            """Check nothing before a connection: no decision depends on this topic."""
+            """The check before each connection. It does nothing, because no decision depends on this topic."""
 
         unread = {partition for partition, end in ends.items() if starts[partition] < end}
         if not unread:

@@ -77,8 +77,8 @@ async def _adopted(attempt: Attempt, bmc: Bmc, device: Reading) -> Task | None:
 
 
 def _is_owned(dpu: Dpu, token: int) -> bool:
-    """Whether this token belongs to an attempt of this registration at its present phase, whose tasks may be adopted
-    (`Dpu.disowned`)."""
+    """Whether tasks with this token may be adopted. The token must belong to an attempt of the DPU's present
+    registration, at its present phase, that is later than `Dpu.disowned`."""
     number = dpu.disowned + (token - dpu.disowned) % TOKENS_PER_MS
     return dpu.disowned < number <= dpu.attempt and token - number >= dpu.since_ms * TOKENS_PER_MS
 

@@ -44,9 +44,10 @@ class ProvisionerSettings(NamedTuple):
     """Settings of a provisioner; times are in seconds."""
 
     attempts_at_once: int = 1_000
-    """Concurrent attempts in this process; most of them wait for a device."""
+    """Maximum number of concurrent attempts in this process; most of them wait for a device."""
     calls_at_once: int = 64
-    """Concurrent calls to devices in this process, without calls that take longer than `calls.prompt_s`."""
+    """Maximum number of concurrent calls to devices in this process. A call that takes longer than `calls.prompt_s` no
+    longer counts."""
     lost_after_s: float = 3.0
     """Time without an actor's beacon after which its attempt is lost."""
     pause_s: float = 0.02

@@ -44,8 +44,9 @@ class FrameCache:
     def frame(self, zone: str, current: CurrentTable, since: int) -> EncodedFrame:
         """The frame from version `since` (0: the empty table) to the zone's current version.
 
-        `current` is the caller's last read of the zone. If its frame is not cached, a frame is computed from the
-        present folds. It may lead to a later version than `current`, and is cached under the zone's present rule list.
+        `current` is the caller's last read of the zone. If the cache has no frame to `current`, the frame is computed
+        from the present folds. The computed frame may lead to a later version than `current`. It is cached under the
+        zone's present rule list.
         """
         frame = self._frames.get((current.key, current.version, since))
         return frame or self._get_or_encode(zone, self._source.current(zone, current.version), since)

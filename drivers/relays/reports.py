@@ -75,10 +75,9 @@ class ReportBuffer:
         return bool(self.regressed or self.refused) and now >= self.last_s + EXCEPTIONS_S
 
     def take(self, now: float) -> ReportBuffer:
-        """Take the content of the next report. Names beyond the limit stay for the next report. Versions beyond the
-        limits, the oldest ones, are dropped: a DPU that has none of the reported versions counts as behind without
-        them.
-        """
+        """Take the content of the next report. Names beyond the limit stay for the next report. If there are too many
+        versions, the oldest ones are dropped. They are not needed: a DPU that has none of the reported versions counts
+        as behind even if its own version is not reported."""
         taken = ReportBuffer()
         taken.reached = {key: self.reached[key] for key in reversed(list(self._newest()))}
         taken.regressed, self.regressed = _split(self.regressed)

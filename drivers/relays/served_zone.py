@@ -112,9 +112,9 @@ class ServedZone(Generic[S]):
 
     @property
     def is_frozen_now(self) -> bool:
-        """Whether a freeze forbids sending, as of `refresh` or now. Frames are computed from the present folds, which
-        may already contain changes after a freeze that began after `refresh`.
-        """
+        """Whether a freeze forbade sending at the last `refresh`, or forbids it now. Frames are computed from the
+        present folds. A freeze may have begun after `refresh`, and the folds may already contain changes from after its
+        beginning."""
         return self.frozen or self._source.is_frozen(self.name)
 
     def refresh(self) -> bool:

@@ -122,9 +122,8 @@ class BoundedListener:
             self._take(connection, peer_of(address))
 
     def _pause(self, listening: socket.socket, error: OSError) -> None:
-        """Stop accepting for a while. The connection stays in the kernel's queue, so the socket is readable again
-        later.
-        """
+        """Stop accepting for a while. A connection that was not accepted stays in the kernel's queue, so the listening
+        socket is readable again later."""
         self.refused["files"] += 1
         logger.error(
             "connections not accepted for %g s, raise the limit of open files: %s",
