@@ -144,8 +144,8 @@ class RackObjects:
                 self._report(event)
 
     async def _sort_holds(self) -> None:
-        """Sort the open holds by zone. A hold of members concerns the zones of its nodes, another one those that it
-        names. Many nodes may be held, so their zones are found again only after the hold has changed."""
+        """Sort the open holds by zone. A hold of members concerns the zones of its nodes. Any other hold concerns the
+        zones that it names. Many nodes may be held, so their zones are found again only after the hold has changed."""
         fleet = self._states.fleet
         holds = sorted(fleet.holds.rows.values(), key=lambda row: row.id)
         known, self._hold_zones = self._hold_zones, {}

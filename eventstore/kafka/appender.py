@@ -1,8 +1,9 @@
 """Appends to Kafka: one sender per partition with one batch in flight. Later appends form the next batch.
 
-Where callers append together, as those of a clique do, the sender lingers for appends that come a moment after the
-first. Otherwise the first would go alone, and the others would wait for its round trip. Other topics do not linger: for
-callers that append independently, as joining nodes do, lingering made each append several times slower.
+In a topic whose callers append together, such as the members of a clique, the sender lingers for appends that come a
+moment after the first. Otherwise the first would be sent alone, and the others would wait for its round trip. Batches
+of other topics do not linger: for callers that append independently, such as joining nodes, lingering made each append
+several times slower.
 
 The appender builds the batches itself, so it knows of each record whether it was handed to the client. A record that
 was not handed over can wait for a new producer, or be withdrawn when its caller gives up. A record that was handed over

@@ -35,7 +35,7 @@ class Regarding(NamedTuple):
 
 class ObjectEvent(NamedTuple):
     """An Event. Its reason is one word in upper camel case. Events of one object and reason with different codes are
-    different Events: the code is what makes the fact another one, such as the code of a refusal."""
+    different Events: two codes, such as the codes of two refusals, are two facts."""
 
     regarding: Regarding
     reason: str

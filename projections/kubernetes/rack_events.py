@@ -24,8 +24,8 @@ _MAX_NAME = 253
 
 
 class RackFacts(NamedTuple):
-    """The facts about a zone that people must know. `partition` is the zone's partition, with `quarantined` records,
-    and `holds` are those of the zone's nodes, labels and policies, the oldest first."""
+    """The facts about a zone that people must know. `partition` is the zone's partition, with `quarantined` records.
+    `holds` are the holds of the zone's nodes, labels and policies, the oldest first."""
 
     zone: str
     zones: ZonesState

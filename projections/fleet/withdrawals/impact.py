@@ -55,7 +55,8 @@ class AddressShift(NamedTuple):
 
 
 class Impact(NamedTuple):
-    """Changes, the indices of those that are held, and the verdicts that the others change.
+    """The effect of some changes. `held` has the indices of the held changes, and `shifts` has the addresses that
+    the changes concern, with the rule sets before and after the remaining changes.
 
     `charges` has the number of addresses denied or allowed, per kind and list. `exceeded` has the kinds and lists whose
     budget was exceeded, with the number of addresses.
