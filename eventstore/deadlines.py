@@ -1,8 +1,8 @@
 """Deadlines of many futures, with one timer for all of them.
 
-Nearly every future is done long before its deadline, so a timer per future would be created, started and cancelled for
-nothing, twice per command. The deadlines form a heap instead. Futures that are done stay in the heap until their
-deadlines, or until they outnumber the waiting ones.
+Nearly every future is done long before its deadline. With a timer per future, nearly every command would create,
+start and cancel two timers that never fire. The deadlines form a heap instead. Futures that are done stay in the heap
+until their deadlines, or until they outnumber the waiting ones.
 """
 
 from __future__ import annotations

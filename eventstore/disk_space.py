@@ -10,7 +10,8 @@ _REOPEN_SPARE_BYTES = 4 << 20
 
 
 def reserve_for_reopening(folder: Path) -> None:
-    """Raise OSError unless the disk has space for a file as large as reopening this database may write."""
+    """Raise OSError unless the disk has space for the bytes that reopening this database may write: as many as its
+    write-ahead log has, and a margin."""
     wal_bytes = sum(file.stat().st_size for file in folder.glob("*.log"))
     path = folder / "probe"
     with path.open("wb") as probe:

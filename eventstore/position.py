@@ -13,7 +13,7 @@ from eventstore.log import Partition
 
 _PART = re.compile(r"([a-z]+)/([0-9]{1,6})=([0-9]{1,18})")
 _MAX_TOKEN = 65_536
-"""Maximum number of characters of a token: twice the length for all partitions of a log with 1,000 partitions."""
+"""Maximum number of characters of a token: twice the length of a token that names 1,000 partitions."""
 
 
 class InvalidPosition(PermanentError):
@@ -21,7 +21,8 @@ class InvalidPosition(PermanentError):
 
 
 class Position(NamedTuple):
-    """The part of the log `log_id` that an answer depended on: per partition, the offset after its last record."""
+    """The part of the log `log_id` that an answer depended on: per partition, the offset after the last record that the
+    answer depended on."""
 
     log_id: str
     offsets: Mapping[Partition, int]

@@ -95,9 +95,10 @@ def _interned(labels: tuple[tuple[str, str], ...]) -> dict[str, str]:
 
 
 def label_columns(labels: Iterable[tuple[tuple[str, str], ...]]) -> tuple[list[dict[str, str]], list[int]]:
-    """`label_sets` and `label_index` of nodes with these labels, in key order, with the sets in order of appearance.
+    """The columns `label_sets` and `label_index` of nodes. `labels` has the labels of each node, sorted by key.
 
-    Both are empty if no node has a label, and one number stands for all nodes if their labels are equal.
+    `label_sets` has each distinct set of labels once, in the order of first appearance. Both columns are empty if no
+    node has a label. If all nodes have equal labels, `label_index` has one number for all of them.
     """
     numbers: dict[tuple[tuple[str, str], ...], int] = {}
     index = [numbers.setdefault(repeated, len(numbers)) for repeated in labels]

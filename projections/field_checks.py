@@ -45,7 +45,7 @@ MAX_AHEAD_MS = 60_000
 """Maximum time by which a creation time may be ahead of the log. An incarnation with a creation time in the next year
 would otherwise supersede all others until then."""
 LONGEST_UID = 128
-"""Maximum bytes of a uid: a forward has the uid of every node, even if the request had none."""
+"""Maximum bytes of a uid: a MembershipChanged has the uid of every node, even if the request had none."""
 _LONGEST_QUOTED = 60
 PATH_QUOTED = 255
 """Maximum characters of a path in an error message: long enough for the end, which identifies the file."""

@@ -8,9 +8,8 @@ Decoding dominates the cost of folding, hence two shortcuts: one lookup by the f
 Structs by position (eventstore/avro/reader.py). A test compares the fields of the Structs with the schemas.
 
 This codec handles every event type, including the few types for which it is less than twice as fast as fastavro
-(tests/bench/bench_codec.py prints them). All replicas must decode malformed bytes with the same result, and a second
-decoder would give a second result: fastavro reads some values of a wrong type without an error, and trusts declared
-lengths.
+(tests/bench/bench_codec.py prints these types). Fastavro decodes none of them, because all replicas must get the same
+result for malformed bytes: fastavro reads some values of a wrong type without an error, and trusts declared lengths.
 """
 
 from __future__ import annotations
@@ -144,5 +143,5 @@ def decode_columns(values: Sequence[bytes]) -> EventColumns | None:
 
 
 def accepted_headers(names: Iterable[str]) -> frozenset[bytes]:
-    """The first HEADER_BYTES bytes of every record that a fold with these `accepts` takes."""
+    """The schema headers (HEADER_BYTES bytes) of the records that a fold with these event names accepts."""
     return _CODEC.accepted_headers(names)

@@ -24,8 +24,9 @@ _NO_SHORT_LENGTH = 0b1000_0001
 next byte."""
 
 _BEYOND_BYTES = 4_096
-"""Zero bytes after the last record. Before a check, a cursor moves at most this far beyond that record, because each
-field has at most 64 bytes.
+"""Number of zero bytes after the last record. Only after the last field are the cursors compared with the ends of the
+records. Until then a cursor may move beyond the last record, by at most 66 bytes per field. Events have far fewer than
+62 fields, so the cursor stays within these zero bytes.
 """
 
 _NUMBER_BYTES = 9
@@ -106,7 +107,7 @@ class _Scan:
         self._bytes: Octets = np.frombuffer(joined + bytes(_BEYOND_BYTES), np.uint8)
 
     def column(self, kind: str) -> Any:
-        """Read a field of this kind of each record."""
+        """Read the next field, which has this kind, of every record."""
         match kind:
             case "string":
                 return self._texts()

@@ -6,8 +6,8 @@ delays appends only.
 
 After a failed write RocksDB refuses all further writes. Whether RocksDB recovers by itself depends on the file that
 could not grow: it recovers from a full disk, but never from a quota or an I/O error. This log therefore stops writing
-to that database handle. The handle serves reads until the disk accepts a file as large as reopening may need. Then the
-directory is reopened, and the records on the disk are the log. Until then every append has an unknown outcome.
+to that database handle. The handle serves reads until the disk has space for the bytes that reopening may write. Then
+the directory is reopened, and the records on the disk are the log. Until then every append has an unknown outcome.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ number of records.
 """
 _CHECK_S = 1.0
 _STEP_BACK_MS = 60_000
-"""Maximum step back of the clock that append times do not follow: after such a step they stay the same until the clock
-has caught up. A larger step means that the clock was wrong before, and append times follow the step. Otherwise the fold
-would refuse every command as too late until the clock had caught up (`ledger.LATE_MS`). Kafka's brokers follow a step
-of any size; folds accept both.
+"""If the clock steps back by at most this, append times stay the same until the clock has caught up. A larger step back
+means that the clock was wrong before, and append times follow the step. Otherwise the fold would refuse every command
+as too late until the clock had caught up (`ledger.LATE_MS`). Append times of Kafka's brokers follow a step of any size;
+folds accept both.
 """
 _EXPIRE_CHECKS = 600
 _LAST_SYNC_S = 3.0
@@ -284,7 +284,7 @@ class EmbeddedLog(RocksReader):
             self._announce()
 
     def _rows_of(self, batch: Sequence[_Pending]) -> tuple[list[LogRow], dict[Partition, Bounds]]:
-        """The rows of these appends in their partitions, and the ends of the partitions after them."""
+        """The rows to write for these appends, and the bounds that their partitions have after the write."""
         now_ms = self._now_ms()
         bounds: dict[Partition, Bounds] = {}
         rows: list[LogRow] = []

@@ -2,8 +2,8 @@
 
 Row keys are topic, partition and offset, so a partition is one key range in order of offset. Offsets are dense: a gap
 in a scan is damage. RocksDB raises a plain Exception, which becomes RocksError here, so that callers can tell it from
-a bug. Opening tolerates a torn tail of the write-ahead log (records that were never synced). Damage in the middle of
-it refuses to open, because acknowledged records would be dropped silently.
+a bug. Opening tolerates a torn tail of the write-ahead log (records that were never synced). A directory with
+damage in the middle of that log is not opened, because acknowledged records would be dropped silently.
 """
 
 from __future__ import annotations

@@ -70,8 +70,8 @@ def refused_item(name: str, reason: str) -> ItemOutcome:
 
 
 CLOCK_CORRECTION_MS = 60_000
-"""Threshold between a corrected clock and normal differences. A smaller step back is the difference between two
-brokers, or a record that overtook another.
+"""If append times step back by more than this, the clock was corrected. A smaller step back is the normal difference
+between the clocks of two brokers, or is due to a record that overtook another.
 """
 
 
@@ -202,8 +202,8 @@ class TimedFold(Protocol):
 class RunFold(Protocol):
     """A fold that can decide consecutive commands of one type together, with the same effect as one by one.
 
-    `evolve` applies the change of a run like the change of one record. The fold time of the run's first record counts
-    for all of its records, so no decision may depend on the difference.
+    `evolve` applies the change of a run like the change of one record. All records of a run are decided at the fold
+    time of its first record, so no decision may depend on how far the fold times of the other records are ahead of it.
     """
 
     @property

@@ -14,13 +14,13 @@ the id of the command in one of the three forms for ever, and in each form it re
 without a new decision. No clock is part of this argument.
 
 A fast clock therefore delays no new command, as long as the exact ids reach back far enough. Suppose that append times
-ran ahead by D, and were corrected at time T. The ids used meanwhile contain times up to T + D. (A ledger that kept only
-the latest forgotten time, and refused every id up to it, would refuse every command until T + D.) Entries and exact ids
-affect only ids that were used. Only a range can refuse a new id, and ranges contain only ids used before the last
-million. So no new command is refused if this partition took less than a million commands in the last D before T (four
-hours at the highest rate of joins that we measure; weeks at most rates). If it took more, new ids are refused while the
-present time lies in a range. Such a range begins D after the time at which the clock became fast. If the clock was
-corrected before the range begins, the refusals begin only then.
+ran ahead by D from time S on, and were corrected at time T. The ids used meanwhile contain times from S + D to T + D.
+(A ledger that kept only the latest forgotten time, and refused every id up to it, would refuse every command until
+T + D.) Entries and exact ids affect only ids that were used. Only a range can refuse a new id, and ranges contain only
+ids used before the last million. So no new command is refused if this partition took less than a million commands in
+the last D before T (four hours at the highest rate of joins that we measure; weeks at most rates). If it took more, a
+range of the ids used meanwhile begins at S + D, and new ids are refused while the present time lies in this range. If
+the clock was corrected before S + D, new ids are accepted until S + D.
 """
 
 from __future__ import annotations
@@ -205,8 +205,9 @@ class Ledger:
         return len(self._buckets.get(self._newest, ())) if self._newest & (1 << _MINUTE_BITS) - 1 == minute else 0
 
     def _bucket(self, minute: int, count: int) -> list[str]:
-        """The bucket for `count` ids of this minute: the newest, or a new one. A forgotten bucket is not filled again,
-        because its ids would be forgotten first, although they are the newest.
+        """The bucket for `count` ids of this minute: the newest, or a new one. Buckets are forgotten in the order of
+        their numbers. A forgotten bucket is therefore not filled again: its new ids would be forgotten before the older
+        ids in buckets with higher numbers.
         """
         filled = self._filled(minute)
         if not filled or filled + count > _BUCKET_IDS:

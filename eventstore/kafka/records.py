@@ -1,10 +1,11 @@
 """Decodes fetched records whose header names are not UTF-8.
 
-Any Kafka client can write such a record, and a broker keeps it. The library's reader fails on it, in every replica and
-after every restart. Batches that the library's compiled reader cannot decode are decoded here, with the same result
-byte for byte. Only the invalid header names are escaped, in the same way on every replica.
+Any Kafka client can write such a record, and a broker keeps it. The library's compiled reader fails on it, in every
+replica and after every restart. This module decodes the batches on which that reader fails. It escapes the invalid
+bytes of header names, in the same way on every replica, and returns all other bytes unchanged.
 
-The library has no hook for this, so its fetcher gets batch objects of this module. They cost one call per record.
+The library has no hook for this, so this module replaces the class from which the library's fetcher gets batches. The
+replacement costs one call per record.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from eventstore.kafka.clients import FETCH_PARTITION_BYTES
 
 _READ_UNCOMMITTED = 0
 _LOOKED_BACK_MAX = 4_096
-"""Maximum number of offsets per step back over markers."""
+"""Maximum number of offsets by which one step of the search goes back, while it finds only transaction markers."""
 
 
 class BatchSpan(NamedTuple):

@@ -160,7 +160,7 @@ def _differs(chain: HashChain, kept: Attestation, hashes: RecordHashes) -> bool:
 
 
 def _between(partition: Partition, kept: Attestation, proven: int) -> Difference:
-    """The difference between the last mark that matched and the next one; `proven` marks matched."""
+    """The difference in the range after the first `proven` marks, which all matched, up to the next mark."""
     first, end = proven * kept.stride, min((proven + 1) * kept.stride, kept.end)
     return Difference(partition, first, end, "the records changed")
 

@@ -76,8 +76,8 @@ class ForwardedPositions:
         self.by_partition: dict[int, int] = {}
 
     def see(self, record: Record) -> None:
-        """Take a record of fleet, in order. A forward counts as in the fold: only if it begins where the last one
-        ended.
+        """Take the next record of fleet. A MembershipChanged counts only if it begins where the last counted one of its
+        zones partition ended: the fleet fold has the same rule.
         """
         try:
             event = decode(record.value)
@@ -95,8 +95,11 @@ def file_of(folder: Path, partition: Partition) -> Path:
 
 
 async def copy(log: EventLog, folder: Path, report: ReportProgress) -> dict[str, PartitionCopy]:
-    """Copy all partitions of events, cut so that no record refers to a missing one. Topics that expire are cut first,
-    fleet last, and zones no earlier than the offsets that fleet refers to.
+    """Copy all partitions of events, cut so that no record refers to a missing one.
+
+    The ends of the partitions are read first: those of topics that expire, then those of the other topics, that of
+    fleet last. So fleet contains every record that the zones refer to. Fleet is then copied before the zones. If the
+    copy of fleet refers to records after the end of a zones partition, that end moves to after these records.
     """
     kept, topics = log.topics.deciding, log.topics.with_events
     expiring = {p: await log.end(p) for topic in topics if topic not in kept for p in log.partitions(topic)}

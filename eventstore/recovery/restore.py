@@ -99,11 +99,11 @@ def plan_restore(
     now_ms: int,
     rng: random.Random,
 ) -> RestorePlan:
-    """Plan the restore of this backup. Raises PermanentError for a generation that devices would take for an older one.
+    """Plan the restore of this backup. Raises PermanentError for a generation that is not newer than the backup's.
 
     The default generation is derived from the time. If it were the backup's generation plus one, two logs restored from
-    one backup would have the same generation. A DPU that has seen the first log would take the second for the same log,
-    and nothing would show that the DPU is behind.
+    one backup would have the same generation. A DPU that has seen the first log could not distinguish the second log
+    from it, and nothing would show that the DPU is behind.
     """
     least = manifest.generation + 1
     if generation is not None and generation < least:

@@ -2,7 +2,7 @@
 
 A replica is alive if its beacon arrived less than two seconds ago by the monotonic clock of this process; wall clocks
 do not matter. A replica judges the others only while it receives its own beacons, for at least two seconds. Otherwise
-it takes all of them for alive, and does not take over from replicas that it cannot hear. Ranks spread the work by hash
+it treats all of them as alive, and does not take over from replicas that it cannot hear. Ranks spread the work by hash
 and need no agreement, since repeating an action is harmless in this log.
 
 Beacons also carry hashes and digests, so replicas detect that they read or folded one log differently.

@@ -1,7 +1,8 @@
 """The offset of this host's clock from those of the log and other replicas, and steps of this clock.
 
-Commands are refused when they are appended 1 minute before or 2 minutes after their time: a clock that is off by that
-much refuses everything, and one that is off by a second needs attention. Three comparisons detect it:
+A command is refused if it is appended more than 1 minute before, or more than 2 minutes after, the time in its id. If
+the clock of a host is off by that much, all commands from this host are refused. A clock that is off by one second
+already needs attention. Three comparisons detect a clock that is off:
 
 - other clocks: a beacon carries the time of its sender, and this replica's own beacon returns with the time of the log.
   Latency only increases the difference, so the smallest of the last samples counts;

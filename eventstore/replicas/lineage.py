@@ -26,7 +26,9 @@ class Lineage(NamedTuple):
     """Generation and position of each ancestor."""
 
     def knows(self, epoch: int, version: int) -> bool:
-        """Whether this log contains the state behind a table of this epoch and version; true for version 0 too."""
+        """Whether this log contains all records from which a rule table was made. `epoch` is the generation of the log
+        that the table was made from, and `version` is the table's position in fleet. True for version 0 of any epoch.
+        """
         if epoch == self.generation or not version:
             return True
         since = [fork.offsets.get(FLEET_0, 0) for generation, fork in self.forks if generation >= epoch]
@@ -42,7 +44,8 @@ class Lineage(NamedTuple):
         return found
 
     def fork_of(self, log_id: str) -> Position | None:
-        """The position up to which this log has the records of an ancestor; None if `log_id` is not one."""
+        """The position up to which this log has the records of the ancestor `log_id`; None if no ancestor has this
+        id."""
         return next((fork for _, fork in self.forks if fork.log_id == log_id), None)
 
 

@@ -107,7 +107,7 @@ class Replica(FoldedLog):
 
     @property
     def saved_s(self) -> float:
-        """Time of the last save of everything folded, by the loop's clock."""
+        """Time at which all partitions were last saved without a failure, by the event loop's clock."""
         return self._saver.saved_s
 
     def dry_run(self, partition: Partition, event: Event) -> Decision:
@@ -115,7 +115,7 @@ class Replica(FoldedLog):
         return self.folded(partition).dry_run(event, self._now_ms())
 
     def watch(self, *topics: str) -> Watch:
-        """Watch what is folded of these topics. Close the watch when done."""
+        """A watch that reports which partitions of these topics were folded further. Close the watch when done."""
         watch = Watch(frozenset(topics), self._watches.remove)
         self._watches.append(watch)
         return watch

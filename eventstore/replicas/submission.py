@@ -1,8 +1,8 @@
 """Submits a command: append it, fold up to it, return its outcome.
 
-The outcome comes from the fold, never from the append: an append may fail after the record landed, or land twice. After
-an append with an unknown outcome the caller waits as after any other; only the deadline ends the wait. The caller then
-gets an unknown outcome. If the caller sends the same command again, it gets the outcome of the first.
+The outcome comes from the fold, never from the append: an append may fail after the record landed, or land twice. If
+the outcome of the append is unknown, the caller waits on, because the record may still be folded. At the deadline the
+wait ends with AppendUnknown. If the caller sends the same command again, it gets the outcome of the first.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ async def _yield_loop(rows: int) -> None:
 class Saver:
     """Saves the partitions of one replica at intervals. A store that fails delays saves and stops nothing else.
 
-    `failures` counts failed saves; `saved_s` is the time of the last complete save.
+    `failures` counts failed saves; `saved_s` is the time at which all partitions were last saved without a failure.
 
     The saved state of `stale` partitions is unusable, and is dropped before their next save.
     """
@@ -88,8 +88,8 @@ class Saver:
     ) -> None:
         """Save every partition that was folded further since its last save, up to the first failure.
 
-        Nothing is folded meanwhile, and in an outage the number of changed rows grows. So attempts become rarer, and
-        begin with the partition that has the fewest changed rows.
+        Nothing is folded during an attempt, and while the store fails, each attempt has more changed rows to encode. So
+        attempts become rarer with each failure, and begin with the partition that has the fewest changed rows.
         """
         self.next_s = now_s + self._limits.save_every_s
         further = [folded for folded in partitions if not folded.is_saved()]
@@ -200,8 +200,8 @@ def head_of(folded: FoldedPartition, digest: int) -> SavedHead:
 async def load_partition(folded: FoldedPartition, saved: StateReader) -> FoldedPartition | None:
     """Fill an empty partition from its saved state; None if there is no usable one.
 
-    Damaged or foreign rows, and those of a later fold version, are ignored with a log line; they are folded again and
-    overwritten. Raises LogMismatch.
+    Saved state that is damaged, or of an unsupported fold version, is ignored with a log line. The caller then folds
+    the partition from its start and replaces the saved state. Raises LogMismatch for the saved state of another log.
     """
     try:
         head = saved.head(folded.partition)

@@ -47,7 +47,8 @@ def _of_nodes(
 def _rows(
     change: CliquesChange, event: Event, claimant: str, result: Mapping[str, int], at: RecordMetadata
 ) -> Iterator[DecisionItems]:
-    """The items of the rows in a change. `result` is the result of the claim of the row `claimant`."""
+    """The items of the rows in a change. `claimant` is the key of the row whose node made the claim, and `result`
+    is the result of this claim."""
     if change.capacity is not None:
         clique, capacity = change.capacity
         yield single_item("clique_capacity_set", clique, {"capacity": str(capacity)})

@@ -48,8 +48,8 @@ class Kind:
         return f"{self.group}/{self.version}"
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """The path on the API server. Without a namespace and a name, it is that of the collection in all
-        namespaces."""
+        """The path of an object on the API server. Without a name, it is the path of the collection; without a
+        namespace either, the collection covers all namespaces."""
         parts = [f"/apis/{self.group}/{self.version}"]
         parts += ["namespaces", namespace] if namespace else []
         parts += [self.plural, name, subresource]
