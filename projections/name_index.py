@@ -33,8 +33,8 @@ _FIRST = 2
 
 _LEAST_BITS = 10
 _ROOM = 4
-"""Minimum number of slots per entry. With fewer, the longest probe sequence of a thousand names costs more than the
-memory."""
+"""Minimum number of slots per entry. Fewer slots would save memory but make probe sequences longer, and a lookup of a
+thousand names takes about as long as the longest of their sequences."""
 
 _FEW = 24
 """Up to this many names, Python is faster than numpy."""
@@ -93,7 +93,7 @@ class NameIndex:
         return UNKNOWN
 
     def add(self, names: Sequence[str], numbers: Numbers, lookup: Lookup | None = None) -> None:
-        """Add names with these numbers. No name is in the index yet, and each occurs once.
+        """Add names with these numbers. None of the names may be in the index yet, and each must occur once.
 
         `lookup` is what `find` returned for these names, if the index has not changed since: it saves the probes.
         """

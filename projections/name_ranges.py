@@ -1,7 +1,7 @@
 """Names in the compact form of Slurm's host lists: `rack-7-node-[001-018,020]`.
 
-Names that differ only in their last number share one entry. Numbers with leading zeros share a width; other
-numbers are as wide as they need.
+Names that differ only in their last number share one entry. An entry with leading zeros lists only numbers of one
+width. In an entry without leading zeros, the width of the numbers varies.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class CommandHandler:
 
         A time in the future means that the clock of the server or of the caller is wrong, so this is an error of the
         call and no outcome. The folds would refuse such a command for good if it were appended. A fold that remembers
-        an id with a future time also folds no joins in runs until that time.
+        an id with a future time also folds joins one by one, not in runs, until that time.
         """
         if not given:
             return uuid7(self._now_ms(), self._rng)

@@ -25,7 +25,7 @@ from schemas.api import dpuplane_pb2 as pb
 _MAX_REFUSALS = 100
 _MAX_ERRORS = 100
 _MAX_ITEMS_KEPT = 1_000
-"""Maximum number of items of all refusals in a summary together. A single refusal may have as many, and by default a
+"""Maximum total number of items in all refusals of a summary. One refusal alone may have this many items. By default, a
 gRPC client accepts a summary of at most 4 MiB.
 """
 

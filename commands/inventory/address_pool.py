@@ -54,8 +54,8 @@ class AddressPool:
         self._used = {self._of(node) for node in existing.values()}
 
     def assign(self, node: PlannedNode, planned: Collection[int], line: int) -> PlannedNode:
-        """The node with an address of the pool that is not in `planned`: the addresses of the file so far, with IPv6
-        addresses as negative numbers. Raises InventoryError."""
+        """The node with an address of the pool. `planned` has the addresses that earlier rows of the file use, with
+        IPv6 addresses as negative numbers: none of them is assigned again. Raises InventoryError."""
         existing = self._existing.get(node.name)
         address = self._of(existing) if existing is not None else 0
         if not self._first <= address <= self._last or self._signed(address) in planned:

@@ -21,7 +21,7 @@ from schemas.events import MAX_ITEMS, DaemonReadinessReported, IndicesClaimed, I
 from schemas.kubernetes.compute_domains import CliqueObject, DomainObject
 
 MAX_RECORD_ITEMS = min(MAX_ITEMS, 256)
-"""Maximum items of one record. An item has at most 700 bytes, so the record fits the log's size limit."""
+"""Maximum number of items of one record. An item has at most 700 bytes, so the record fits the log's size limit."""
 
 
 class WantedClaim(NamedTuple):

@@ -157,7 +157,7 @@ class ListWatch(Generic[T]):
         self._query = {"labelSelector": label_selector} if label_selector else {}
         self._failed = 0
         self._newest = 0
-        """The highest resource version so far. They grow as integers (KEP-5504)."""
+        """The highest resource version so far. Resource versions grow as integers (KEP-5504)."""
         self._went_back = False
         """Whether the server returned an object in an older version than before."""
         self._last: tuple[int, Metadata, bool] | None = None

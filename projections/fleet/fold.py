@@ -139,7 +139,8 @@ class FleetFold:
 
     def rewind(self, state: FleetState, time_ms: int) -> None:
         """Correct the state for a clock that was fast and has been set back to `time_ms`: levels and budget windows
-        with later times move back to it. Otherwise the budgets would use them until the clock reached those times."""
+        with later times move back to it. Otherwise the budgets would count these levels and windows until the clock
+        reached their times."""
         state.set_levels_back(time_ms)
         for key, window in sorted(state.windows.rows.items()):
             corrected = window.rewind(time_ms)

@@ -350,8 +350,8 @@ class FleetState:
     def count_addresses(self, bits: int, count: int) -> None:
         """Add `count` addresses (negative for fewer) to a combination of sets. The empty combination is not counted.
 
-        Budgets are shares of the counts per list. Only the combinations that addresses enter or leave are looked at: a
-        fleet may have a list and a combination per rack.
+        The counts per list are the base of the budgets. A change updates them only for the combinations that addresses
+        enter or leave, because a fleet may have a list and a combination per rack.
         """
         if not bits or not count:
             return

@@ -47,8 +47,9 @@ _Value = TypeVar("_Value", str, int)
 def forward(state: ZonesState, partition: int, mark: int) -> MembershipChanged | None:
     """The next forward of zones partition `partition`; None if fleet has all changes in this state.
 
-    `mark` is the offset at which fleet continues. If changes from there on were pruned already, the caller's view
-    of fleet lags, and the result is None. The caller that appends the forward replaces its envelope.
+    `mark` is the offset at which fleet continues. If changes from there on were pruned already, the caller's view of
+    fleet lags, and the result is None. The envelope of the result has only a subject: the caller replaces the envelope
+    before it appends the result.
     """
     first = bisect_left(state.outbox_offsets, mark)
     if mark < state.forwarded or first == len(state.outbox_offsets):

@@ -1,10 +1,10 @@
 """The ComputeDomainClique of a clique and the status of a ComputeDomain, from the cliques fold. Pure.
 
 If a node holds an index in the fold, the fold determines the node's row. All other rows come from other writers. Such a
-row stays while the claim of its pod is not folded yet. A row without such a pod is removed if its node has left, if its
-index is out of range, or if the fold has given the index to another node, whose claim came first. In mode `assign`,
-every row without such a pod is removed once the pods have been listed. Upstream's daemons find their row by nodeName
-and compare only its address.
+row stays while its node has a pod whose claim is not folded yet. Otherwise the row is removed if its node has left, if
+its index is out of range, or if the fold has given the index to another node, whose claim came first. In mode `assign`,
+every row whose node has no such pod is removed once the pods have been listed. Upstream's daemons find their row by
+nodeName and compare only its address.
 
 Every daemon pod owns the object, so that the garbage collector removes it with the last pod. The fold knows the uid of
 a pod, which is the claim's incarnation; the watched pods know its name.

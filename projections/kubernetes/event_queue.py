@@ -13,17 +13,18 @@ from dataclasses import dataclass
 from projections.kubernetes.object_events import ObjectEvent
 
 BURST = 25
-"""Writes that an object may cause at once."""
+"""Number of writes that an object may cause at once."""
 REFILL_MS = 300_000
 """Time after which an object may cause one more write."""
 MAX_OBJECTS = 4_096
-"""Maximum objects whose limit is remembered. An object that is dropped starts with a new burst."""
+"""Maximum number of objects whose limit is remembered. A forgotten object starts with a new burst."""
 MAX_PENDING = 4_096
-"""Maximum Events that wait for a write."""
+"""Maximum number of Events that wait for a write."""
 MAX_KNOWN = 8_192
-"""Maximum Events whose count is remembered. One that is dropped is read from the API server when it occurs again."""
+"""Maximum number of Events whose count is remembered. A forgotten Event is read from the API server when it occurs
+again."""
 ATTEMPTS = 6
-"""Failed writes after which an Event is given up."""
+"""Number of failed writes after which an Event is given up."""
 
 
 @dataclass(eq=False, slots=True)

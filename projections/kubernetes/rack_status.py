@@ -33,16 +33,18 @@ RULES_INSTALLED = "RulesInstalled"
 INSTALL_GRACE_MS = 15_000
 """RulesInstalled stays true while the earliest change of rules that is not in hardware is younger than this."""
 MAX_LISTED = 2_048
-"""Maximum nodes of a zone whose names are listed as ranges. More names seldom fit, and folding them takes long."""
+"""Maximum number of nodes of a zone whose names are listed as ranges. More names seldom fit, and their conversion to
+ranges takes long."""
 MAX_RANGE_CHARACTERS = 253
 MAX_REASON = 120
 MAX_DPU = 100
-"""Maximum characters of the reason and of the DPU's name that are shown for an offender."""
+"""Maximum numbers of characters that are shown for an offender: MAX_REASON of the reason, MAX_DPU of the DPU's name."""
 
 
 class RackStates(NamedTuple):
     """The states that a zone's status depends on, at one position. `epoch` is the generation of the log. `ranges` are
-    the names of the zone's nodes: `fold_names` of `names_by_zone`."""
+    the names of the zone's nodes in the compact form of `fold_names`; empty if the zone has more than MAX_LISTED
+    nodes."""
 
     zones: ZonesState
     fleet: FleetState

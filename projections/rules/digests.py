@@ -3,8 +3,9 @@
 The digest of a table is the sum of the numbers of its prefixes, modulo 2^128. After a change, the control plane and the
 device each add the numbers of the added prefixes and subtract the numbers of the removed ones. Then their digests are
 compared. The digest detects a prefix that is lost, duplicated or under the wrong rule. It is no defence against an
-attacker who chooses the prefixes. Two lanes of 64 bits each pass the prefix through splitmix64's finaliser, salted by
-rule and family. That function runs in numpy and on single integers, with equal results.
+attacker who chooses the prefixes. The number of a prefix has two lanes of 64 bits. Each lane is a hash of the prefix by
+splitmix64's finaliser, with salts that depend on the rule, the address family and the lane. That function runs in numpy
+and on single integers, with equal results.
 """
 
 from __future__ import annotations

@@ -37,8 +37,8 @@ MatchOrder: TypeAlias = tuple[tuple[int, bool, int], ...]
 
 MAX_VERDICTS = 65_536
 MAX_LOSSES = 4_096
-"""Maximum entries of a plan's caches of verdicts and of losses. Their keys are combinations of sets, and clients can
-create any number of combinations."""
+"""Maximum number of entries of a plan's cache of verdicts, and of its cache of losses. Their keys are combinations of
+sets, and clients can create any number of combinations."""
 
 
 def text_of(key: SetKey) -> str:
@@ -143,11 +143,12 @@ class Plan:
         return bits
 
     def allows(self, number: int, bits: int) -> int:
-        """The classes of traffic that a list allows an address in these sets."""
+        """The classes of traffic that a list allows to an address that these sets hold."""
         return self._verdicts.of(number, bits)
 
     def lost(self, before: int, after: int) -> tuple[int, ...]:
-        """The lists in which an address loses allowed traffic by a move between these sets."""
+        """The lists in which an address loses allowed traffic when it leaves the sets `before` and enters the sets
+        `after`."""
         return self._lost.of((before, after), self._find_lost)
 
     def _find_lost(self, bits: tuple[int, int]) -> tuple[int, ...]:
@@ -174,9 +175,11 @@ def _policies_by_pair(policies: Iterable[Policy]) -> dict[tuple[str, str] | None
 
 
 class _Verdicts:
-    """The classes of traffic that lists allow addresses, by the sets of the address.
+    """The verdicts of lists: the classes of traffic that a list allows to an address, depending on the sets that hold
+    the address.
 
-    Sets have the same order in every list, so the verdict of a list depends only on the address's sets in that list.
+    Sets have the same order in every list. So the verdict of a list depends only on those sets of the list that hold
+    the address.
     """
 
     def __init__(self, match_orders: Iterable[MatchOrder]) -> None:

@@ -6,8 +6,9 @@ added address merges with its sibling prefix as long as there is one, and a remo
 it. A single change costs the width of an address, whatever the size of the set. Both give the same result, because the
 cover of a set is unique: it has no two siblings and no prefix inside another.
 
-A prefix is a key: `address << 8 | length` as an int, uint64 in arrays for IPv4, and 17 packed bytes for IPv6, because
-numpy has no integer of that size. Packed means big-endian address, then length: 5 bytes for IPv4, 17 for IPv6.
+A prefix has two forms, a key and packed bytes. The key is the integer `address << 8 | length`. The packed bytes are the
+big-endian address, then the length: 5 bytes for IPv4, 17 for IPv6. An array of IPv4 keys is of type uint64. An array of
+IPv6 keys contains the packed bytes instead, because numpy has no integer of that size.
 """
 
 from __future__ import annotations

@@ -88,8 +88,8 @@ def _addresses(node: Node | Member) -> tuple[str, ...]:
 def _conflicts(name: str, node: Node | Member, member: Member | None, fleet: FleetState) -> tuple[str, ...]:
     """Other nodes that hold one of the node's addresses, or wait for it.
 
-    If this node is known to hold the address, every other holder makes it a shared address. A lookup among the shared
-    addresses needs no search.
+    If this node holds the address, any other holder must be in the index of shared addresses. A lookup there is fast.
+    Otherwise the lookup may have to search a stored batch of addresses.
     """
     holders = fleet.slot_table.address_index
     is_held = member is not None and (member.slot >= 0 or member.held) and _says(member) == _says(node)

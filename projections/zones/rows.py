@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from projections.attempt_limits import AttemptsByFailure
 
 MAX_ACTOR = 300
-"""Maximum characters of an actor in a forward. No certificate has a longer name: a longer actor means a forged log."""
+"""Maximum number of characters of an actor in a forward. No certificate has a longer name: a longer actor means a
+forged log."""
 
 
 class Node(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -41,9 +42,9 @@ class NodeTombstone(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The tombstone of a node that left, stored until fleet has folded it. `changed` and `changed_ms` are the offset
     and the append time of the record that removed the node.
 
-    `state` is one of the states of MembershipChanged. `last_present_ms` is the append time of the last record that
-    kept the node present. It is 0 if the node's own agent had joined it: such a join never removes the node
-    from another zone.
+    `state` is one of the states of MembershipChanged. `last_present_ms` is the append time of the node's last join or
+    change before it left. It is 0 if the node's own agent had joined the node: neither such a join nor the leave after
+    it removes the node from another zone.
     """
 
     zone: str
@@ -112,7 +113,7 @@ class Zone(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 class ForwardingMarks(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """`fleet` is the offset of fleet up to which this partition has accepted the records of fleet's outbox. `forwarded`
-    is the offset of this partition up to which fleet has folded its changes."""
+    is an offset of this partition: fleet has folded all changes of the partition below it."""
 
     fleet: int = 0
     forwarded: int = 0

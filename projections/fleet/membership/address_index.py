@@ -1,9 +1,10 @@
 """Address index: the slots that hold each address. `shared` has the few addresses that several slots hold.
 
-A batch of joins asks only whether any slot holds any of a thousand addresses. Bitmaps answer that at a tenth of the
-cost of adding each address to the index. So a batch of IPv4 addresses is stored as received. The whole batch is added
-to the index when one of its addresses gets another slot or is removed. Every held address is either in the index or in
-one batch.
+For a batch of joins, the fold only needs to know whether any slot holds one of a thousand addresses. A bitmap of all
+held IPv4 addresses answers this at a tenth of the cost of adding each address to the index. So the addresses of a large
+batch are added to the bitmap only, and the batch is stored as received. The whole batch is added to the index when a
+second slot gets one of its addresses, or when one of its addresses is removed. Every held address is either in the
+index or in one batch.
 """
 
 from __future__ import annotations

@@ -110,15 +110,16 @@ def _put_rows(state: FleetState, name: str, member: Member | None, parts: tuple[
 
 
 class _Held(NamedTuple):
-    """The part of each hold that concerns a node: per hold a hash, and the number of addresses."""
+    """A node's share of each hold that contains it, by the number of the hold: a hash, and the number of addresses."""
 
     hashes: Mapping[int, bytes]
     addresses: Mapping[int, int]
 
 
 def _of_holds(name: str, member: Member | None, parts: Sequence[ReachableState]) -> _Held:
-    """The part of each hold that concerns this node. Its number of addresses is the larger of two: the node's addresses
-    that the hold retains, and those that it withholds."""
+    """This node's share of each hold that contains it. The number of addresses is the larger of two numbers: the
+    addresses in the node's previous states, which the hold keeps reachable, and the addresses in the node's new state,
+    which waits."""
     counts: dict[int, int] = {}
     for part in parts:
         counts[part.hold] = counts.get(part.hold, 0) + bool(part.address4) + bool(part.address6)

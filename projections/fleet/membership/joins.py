@@ -2,8 +2,9 @@
 
 For each zones partition, fleet has a mark: the offset below which it has taken all changes of that partition. A record
 counts only if its range begins at the mark, so a record that a forwarder appends twice, or late, changes nothing.
-Nearly all records of a burst hold only new names with new addresses: these can withdraw nothing, and are added in a few
-passes over whole columns. Any other record goes node by node (`impact`).
+Nearly all records of a burst contain only new names with new addresses. Such a record denies no traffic that was
+allowed. So, if the budget `allowed-by-join` is unlimited, its nodes are added in a few passes over whole columns. Any
+other record is evaluated node by node (`impact`).
 
 Fleet accepts every update of a partition about its own nodes. If two partitions have updates of the same node, the node
 is in the zone of the newer update (`tombstones` defines the order), and fleet's outbox notifies the other zone. A
@@ -219,8 +220,8 @@ def _is_own(state: FleetState, member: Member, zone: str, partition: int) -> boo
     """Whether a member is in a zone of this partition. An item of the member's own partition always applies, whatever
     its incarnation.
 
-    An item has the final state of a node, not its history. A move to another zone of the partition followed by a leave
-    is one item. So is a leave followed by a join of an older incarnation.
+    An item has the final state of a node, not its history. For example, one item stands for a move to another zone of
+    the partition and a later leave, or for a leave and a later join of an older incarnation.
     """
     return member.zone == zone or partition_of(member.zone.encode(), state.partition_count) == partition
 

@@ -1,8 +1,9 @@
-"""Interned label sets: a join names its labels by number, and policies are matched with a set, not with a node.
+"""Interned label sets: a join names its label set by number, and policies are matched once per label set, not per node.
 
-Thousands of nodes share the same few label sets. The bits of a label set (the plan's sets that it matches) are computed
-once, so a join costs one lookup whatever the number of policies, and a policy change costs one match per label set.
-Label sets with equal bits form a group; numpy counts and selects members by group.
+Thousands of nodes share the same few label sets. The bits of a label set stand for the rule sets of the plan that
+contain its nodes. They are computed once. So a join costs one lookup, whatever the number of policies, and a change of
+a policy costs one match per label set. Label sets with equal bits form a group; numpy counts and selects members by
+group.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class LabelSets:
             self._classify(number, plan)
 
     def groups_in(self, bit: int) -> npt.NDArray[np.bool_]:
-        """Per group, whether it is in this set."""
+        """Per group, whether the rule set with this bit contains its nodes."""
         return np.array([bits >> bit & 1 for bits in self.group_bits], np.bool_)
 
     def groups_of(self, numbers: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
@@ -103,8 +104,8 @@ class LabelSets:
         return len(self.group_bits) - 1
 
     def _ungroup(self, number: int) -> None:
-        """Remove a label set from its group, and the group if that was its last label set. Clients can create any
-        number of combinations of sets, so empty groups must not remain."""
+        """Remove a label set from its group, and remove the group if it has no other label set. Clients can create any
+        number of combinations of rule sets, and thus of groups, so empty groups must not remain."""
         bits, group = self.bits[number], int(self._group_of[number])
         self._group_sizes[group] -= 1
         if not self._group_sizes[group]:

@@ -116,8 +116,8 @@ T = TypeVar("T")
 
 def _command_of(uid: str, created_ms: int) -> str:
     """The id of the command behind an item whose record names no command. A join without uids uses the id of its
-    command as uid. So the id is the uid, or empty if the uid is not a command id that was issued at the creation
-    time."""
+    command as uid. So the result is the uid, if it is a command id that was issued at the creation time of the node.
+    Otherwise the result is empty."""
     try:
         return uid if issued_at_ms(uid) == created_ms else ""
     except InvalidCommandId:

@@ -41,8 +41,8 @@ from projections.rules.lists import Plan, count_verdict_changes
 from projections.rules.policies import BUILT_IN, DEFAULT, Policy, Selector, selector
 
 ListPair: TypeAlias = tuple[int, int]
-"""A list that zones have, and the list that replaces it. Each is a number: of the first in the present plan, of the
-second in the plan of the edit."""
+"""The list that zones have, as its number in the present plan, and the list that replaces it, as its number in the plan
+of the edit."""
 
 
 class Edit(NamedTuple):

@@ -1,8 +1,9 @@
 """Rows of zones in fleet, grouped by labels: the cost of an edit grows with distinct label sets, not with the zones.
 
-The labels of a zone and the policies alone decide which list the zone has. Zones with equal labels therefore move to
-another list together, and that move is stored once for all of them. A zone has a move of its own only where its labels
-were edited: until the next move of its group, its list is the one that this edit gave it.
+The labels of a zone and the policies alone decide which list the zone has. Zones with equal labels therefore change to
+another list together, and the version of this change is stored once for all of them. The row of a single zone has such
+a version only if the labels of the zone were edited. This version applies until the next change of the list of all
+zones with these labels.
 
 Fleet keeps the row of a zone while the zone has a node, or once its labels were edited, or while it has limits. A zone
 without a row has the table and the history of a zone that never had labels, so forgetting a row changes no device.
@@ -43,8 +44,8 @@ class FleetZone(msgspec.Struct, frozen=True):
     """The row of a zone in fleet. A limit of 0 is the default.
 
     `since_version` is the version at which the row was added. `labels_version` is the version of the last edit of the
-    labels (0 if there was none). `list_version` is the version at which the zone got the list that it had right after
-    that edit.
+    labels (0 if there was none). `list_version` belongs to the list that the zone had right after that edit: it is the
+    version at which the zone got this list, with that edit or earlier.
     """
 
     labels: dict[str, str]

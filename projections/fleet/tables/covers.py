@@ -91,15 +91,15 @@ class SetCover:
         self._history_bytes = 0
         self._floor = found.version
         self._filled_at = found.filled_at if found.filled_at == found.version else 0
-        """The version of the change that filled the set; 0 if the set had a later change before the first read."""
+        """The version of the only change before the first read, if the set was empty until that change; otherwise 0."""
         self._take_versions(found)
 
     def _take_versions(self, found: RuleSet) -> None:
         self.version, self.earliest_ms, self._changed = found.version, found.earliest_ms, tuple(found.changed)
 
     def catch_up(self, found: RuleSet, slot_table: SlotTable, bit: int) -> None:
-        """Apply the changes since the last read. `bit` is the set's bit in the present plan, with which the labels of
-        the slot table are matched."""
+        """Apply the changes since the last read. `bit` is the set's bit in the present plan. It selects the slots whose
+        labels match the set."""
         if found.version == self.version:
             return
         changes = found.changes_after(self.version)
@@ -172,8 +172,8 @@ class SetCover:
 
     @property
     def history_start(self) -> int:
-        """The version at which the history begins. A prefix that the set held before and still holds was in the set at
-        this version."""
+        """The version at which the history begins. If the set contains an address now, and no step of the history added
+        the address, the set contained it at this version."""
         return self._floor
 
     def _apply_all(self, changes: Sequence[AddressChange]) -> None:
@@ -344,7 +344,8 @@ def _full_cover(slot_table: SlotTable, bit: int) -> tuple[_AddressFamily, _Addre
 
 
 def _holds(packed4: bytes, packed6: bytes, address: Address) -> bool:
-    """Whether any of these prefixes holds an address. They are of one cover: in order, and none within another."""
+    """Whether any of these prefixes holds an address. The prefixes are part of one cover: they are in order, and none
+    lies within another."""
     if isinstance(address, int):
         return holder_in(keys_of(packed4, SIZE4), address, WIDTH4) is not None
     return holder_in(keys_of(packed6, SIZE6), as_int(address), WIDTH6) is not None

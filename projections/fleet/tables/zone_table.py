@@ -8,8 +8,8 @@ from the last to the first. At every step, the first rule that matches a source 
 table or its first match in the new one: traffic that both tables allow stays allowed, and traffic that both deny stays
 denied. Proof: while prefixes are added, the table still has all old prefixes. So the first match is the old first
 match, or an earlier rule that matches by a new prefix. The rules before that earlier rule have all their new prefixes
-already, so it is also the first match in the new table. While prefixes are removed, the same holds with old and new
-exchanged.
+already, so that earlier rule is also the first match in the new table. While prefixes are removed, the same holds with
+old and new exchanged.
 
 A delta moves prefixes only within their rule, so a zone that gets another list keeps the sets that both lists share.
 """

@@ -3,10 +3,10 @@
 A hold of members ends when two principals approve it, or when all of its nodes have come back. A hold of a looser
 budget ends when two principals approve it, one rejects it, or the budget is set anew. A hold of an edit (of a policy,
 or of a zone's labels) ends when two principals approve it, one rejects it, or another edit of the same subject replaces
-it. An approved edit applies to the fleet's state at that time. If it would then change more verdicts than the approvers
-saw, or verdicts in other zones, by more than a budget, it needs new approvals. An approval quotes the hash of the
-change that the approver saw. The person who requested an edit may not approve it: two others must. A person with
-certificates of several roles counts once.
+it. An approved edit applies to the fleet's state at that time. The edit may then change more verdicts than the
+approvers saw, or verdicts in other zones. If these unseen changes exceed a budget, the edit needs new approvals. An
+approval quotes the hash of the change that the approver saw. The person who requested an edit may not approve it: two
+others must. A person with certificates of several roles counts once.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from projections.fleet.withdrawals.principals import person
 from schemas.events import BudgetSet, Envelope, HoldApproved, HoldRejected
 
 MAX_SHOWN_REASONS = 10
-"""Maximum number of different reasons that a hold lists for the parts of its command."""
+"""Maximum number of different reasons in a hold's text. Each record of the hold's command may add a reason."""
 
 _LATER = "; a later part of the command: "
 _OTHERS = "others"
@@ -194,7 +194,7 @@ def held_outcome(impact: Impact, hold: Hold, hold_by_change: Mapping[int, int]) 
 
 
 def addresses_with(impact: Impact, hold: Hold, hold_by_change: Mapping[int, int]) -> int:
-    """The addresses of a hold, including those that its record adds to it."""
+    """The number of addresses of a hold, after a record with this impact has added its addresses to the hold."""
     added = (_addresses_of(impact.changes[index]) for index, held in hold_by_change.items() if held == hold.id)
     return hold.addresses + sum(added)
 
@@ -216,14 +216,15 @@ def _over(kind: BudgetKind, more: str) -> str:
 
 
 def _of_late(state: FleetState, kind: BudgetKind, number: int, at: RecordMetadata) -> str:
-    """The part of a reason that counts the earlier changes of a list in the window. They explain why even a small
-    change exceeds the budget."""
+    """The part of a reason that counts the earlier changes of a list in the window. The count explains why even a small
+    change may exceed the budget."""
     spent = state.window(kind, number).spent(at.time_ms)
     return f", after {spent} in the last {BUDGET_WINDOW_MS // 60_000} minutes" if spent else ""
 
 
 def _named(kinds: Collection[str]) -> BudgetKind:
-    """The budget that a hold is named after: denials first, and unrequested changes before requested ones."""
+    """The budget that a hold is named after: of these budgets, the first in the order denied-by-change,
+    denied-by-leave, allowed-by-change, allowed-by-join."""
     first: tuple[BudgetKind, ...] = (DENIED_BY_CHANGE, DENIED_BY_LEAVE, ALLOWED_BY_CHANGE, ALLOWED_BY_JOIN)
     return next(kind for kind in first if kind in kinds)
 
@@ -344,11 +345,12 @@ def _approval_request(state: FleetState, proposal: Proposal, over: EditImpact, a
 
 
 def _key(state: FleetState, kind: BudgetKind, zones: Collection[str], asked: int) -> str:
-    """A key for the budget and for the zones in which addresses would change their verdict together.
+    """The key of a count that approvers see: the budget, and the zones that would all change from one list to the same
+    other list.
 
-    If the zones include those that fleet does not know (ANY_ZONE), the key leaves out the zones that fleet has learned
-    of since `asked`. So a count that was shown for unknown zones also covers these. Otherwise an edit of all zones
-    could never be approved in a growing fleet, which gets new zones all the time.
+    ANY_ZONE stands for all zones that fleet does not know. If it is among `zones`, the key leaves out each known zone
+    that was unknown at offset `asked`. So the key stays the same when fleet learns of new zones. Otherwise an edit of
+    all zones could never be approved in a growing fleet, which gets new zones all the time.
     """
     if ANY_ZONE in zones:
         zones = [name for name in zones if name == ANY_ZONE or not _was_unknown(state.zones.rows.get(name), asked)]

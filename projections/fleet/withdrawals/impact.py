@@ -7,8 +7,8 @@ exceeded budget, the previous state of the node stays reachable, and its new sta
 rounds, and each round holds more of them. If all changes are held, no verdict changes, so the rounds end within the
 budgets, whatever the policies say.
 
-A change of a node whose last change is held is held too, whatever the budgets: otherwise a held bulk change could be
-made piece by piece, as budgets recover, while two people look at it.
+While a hold delays the new state of a node, any further new state of the node is held too, whatever the budgets.
+Otherwise a held bulk change could be made piece by piece, as budgets recover, while two people look at it.
 """
 
 from __future__ import annotations
@@ -223,7 +223,8 @@ def evaluate(state: FleetState, changes: Sequence[MemberChange], now_ms: int, *,
 
 
 def _joining_held_changes(state: FleetState, changes: Sequence[MemberChange]) -> list[int]:
-    """Changes of nodes whose last change is held: they are held too, unless they return to the state in effect."""
+    """The changes that are held because an open hold delays the last state of their node. A change that returns the
+    node to its state in effect is not among them."""
     return [
         index
         for index, change in enumerate(changes)

@@ -1,8 +1,9 @@
 """Settled levels: the number of addresses that a list has allowed for a while, the base of the budgets.
 
-If a budget were a share of the present level, a client could inflate it: fake nodes could join until a tenth of the
-list is as large as the number of real nodes. So a share is of the *settled* level: the smallest level of the list at
-the end of any minute of the last hour. New addresses count once they have been there for an hour.
+If a budget were a share of the present level, a client could inflate the budget. For example, nine fake nodes per real
+node could join: a budget of a tenth of the list would then allow the removal of all real nodes. So a share is of the
+*settled* level: the smallest level of the list at the end of any minute of the last hour. New addresses count once they
+have been there for an hour.
 
 A level is sampled once per minute of fold time, before the first record of a later minute changes it, and only if it
 differs from the sample before: a list that does not change costs nothing.
@@ -74,7 +75,7 @@ def base_of(
     """The base of a list which now has this level, and was last sampled before the step `sampled_ms`.
 
     `spent` is the budget's recent use, as (start of a bucket, count). A budget is a share of the level before these
-    changes, so their counts are added to the levels after them.
+    changes. So the changes that were counted up to the end of a step are added to the level at the end of that step.
     """
     horizon_ms, counts = now_ms - SETTLED_MS, list(spent)
 

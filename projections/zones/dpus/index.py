@@ -49,7 +49,8 @@ class DpuIndex:
         return self.zones.get(zone) or ZoneDpus()
 
     def replace(self, name: str, old: Dpu | None, new: Dpu | None) -> None:
-        """Replace a row. A DPU keeps its place in the queue while it is Pending since the same offset."""
+        """Replace a row. A DPU keeps its place in the queue as long as the offset at which it became Pending is the
+        same."""
         if old is None or new is None or (old.zone, old.ordinal) != (new.zone, new.ordinal):
             self.registrations = object()
         if old is not None:

@@ -55,7 +55,7 @@ def address_forms() -> str:
 
 
 def check_bmc_address(field: str, value: str) -> str | None:
-    """The fault of a BMC's address, which may be empty."""
+    """Why the address of a BMC is invalid, in one sentence; None if it is valid. An empty address is valid."""
     fault = check_text(field, value)
     if fault is None and value and not _has_form(value):
         return f"{field}: {quoted(value)} must be {address_forms()}"
@@ -63,7 +63,7 @@ def check_bmc_address(field: str, value: str) -> str | None:
 
 
 def check_executors(known: Collection[str]) -> str | None:
-    """The fault of a step whose executor is not among the known ones."""
+    """One sentence about the first step whose executor is unknown; None if every step has a known executor."""
     for scheme, interface in INTERFACES.items():
         for phase, step in interface.steps.items():
             if step.executor not in known:

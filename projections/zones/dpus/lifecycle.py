@@ -39,9 +39,9 @@ from projections.zones.dpus.rollout import enter_phase
 from projections.zones.rows import Dpu
 
 MAX_ATTEMPTS = 20
-"""Maximum attempts at one phase in addition to the sum of its limits by kind of failure. An attempt whose provisioner
-died counts against none of these limits; because of this maximum, a DPU whose provisioners all die ends in Error,
-too."""
+"""A phase has at most this number of attempts plus the sum of the zone's limits by kind of failure. An attempt whose
+provisioner died counts against none of those limits. Because of this maximum, a DPU whose provisioners all die ends in
+Error, too."""
 
 BACKOFF_MS, LONGEST_BACKOFF_MS = 2_000, 300_000
 
