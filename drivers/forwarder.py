@@ -5,11 +5,11 @@ outbox to the zone, and one confirms to the zone what fleet has folded, so that 
 are functions of the states. Two concurrent forwarders are harmless: a fold has a mark, the end of the last range that
 it accepted from the sender, and refuses a range that does not begin at the mark.
 
-The forwards of all partitions share the one partition of fleet, so batches adapt to its speed. The first change after
-an idle time is forwarded at once. The next forward waits as long as the last one took, times the number of forwarding
-partitions, at most 0.5 s. About one forward is therefore under way at any time, and the joins of a steady trickle share
-forwards. A partition has at most one outstanding forward. After an error or an append of unknown outcome, the
-marks are read again, and the missing changes are forwarded again.
+The forwards of all partitions go to the one partition of fleet, so the size of batches adapts to the speed of fleet.
+The first change after an idle time is forwarded at once. The next forward waits as long as the last one took, times the
+number of forwarding partitions, at most 0.5 s. About one forward is therefore under way at any time, and the joins of a
+steady trickle share forwards. A partition has at most one outstanding forward. After an error or an append of unknown
+outcome, the marks are read again, and the missing changes are forwarded again.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """Detection of zones partitions whose changes will never be forwarded, for a report to the operator.
 
 Fleet's mark is the offset below which it has taken all changes of a zones partition. Nothing is forwarded while the
-mark is beyond the folded end of the partition, or lies in the part that the partition has already pruned. In an intact
-log, either is a temporary lag of this replica. In a log with a forged mark or a lost partition, it is permanent. The
-log's ends tell the two cases apart. After the detector has seen a contradiction, it waits until this replica has read
-the end of the lagging partition again. If the contradiction remains when the partition is folded up to that end, the
-log has no record that resolves the contradiction.
+mark is beyond the folded end of the partition, or lies in the part that the partition has already pruned. Both are
+contradictions between the states of zones and fleet. In an intact log, a contradiction is temporary: this replica lags.
+In a log with a forged mark or a lost partition, the contradiction is permanent. The log's ends tell the two cases
+apart. After the detector has seen a contradiction, it waits until this replica has read the end of the lagging
+partition again. If the contradiction remains when the partition is folded up to that end, the log has no record that
+resolves the contradiction.
 """
 
 from __future__ import annotations

@@ -215,7 +215,7 @@ class ObjectEdge:
             logger.warning("admission policies not read, retrying: %s", error, extra={"source": self._source})
             return False
         if missing and missing != self.missing_admission:
-            logger.warning("specs and verdicts not read: %s", missing, extra={"source": self._source})
+            logger.warning("specs and verdicts are not submitted: %s", missing, extra={"source": self._source})
         self._checked_s, self.missing_admission = now_s, missing
         return True
 

@@ -16,7 +16,7 @@ _ZONES_PER_MESSAGE = 100
 
 
 class ProgressQueries:
-    """The queries that count rows. The counts of unchanged rows are cached."""
+    """Answers the queries that count rows. The counts of unchanged rows are cached."""
 
     def __init__(self, reader: FoldReader) -> None:
         self._reader = reader

@@ -66,7 +66,8 @@ class MethodMetrics:
 
 
 class StartedCall:
-    """The context of one call. The handler sets `code`; a call without a code was cancelled or failed by a bug."""
+    """The context of one call. The handler sets `code`; a call without a code was cancelled, or failed because of a
+    bug."""
 
     __slots__ = ("_began_s", "_method", "_now_s", "code")
 

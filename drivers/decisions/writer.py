@@ -1,8 +1,8 @@
 """The decisions topic: every decision rendered as a record, for analysts. Nothing in the plane reads it to decide.
 
 A replica folds at the pace of this writer: after each slice it waits until the topic has the decisions of the slice,
-and it saves its state only then. So a restart from saved state misses no decision. Decisions that were written but not
-saved are recognized in the topic, and are not written again.
+and it saves its state only then. So a restart from saved state misses no decision. After a restart, the replica repeats
+the decisions since its last save. The writer finds those that are in the topic already, and does not write them again.
 
 Any number of replicas may have a writer. The replica of rank 0 writes, and the others wait until its records appear. If
 the records do not appear in time, or that replica is gone, the replica of the next rank writes. The key of a decision
@@ -96,7 +96,7 @@ class DecisionWriter:
             tasks.create_task(self._follow_topic(starts, ends))
             tasks.create_task(self._write())
 
-    # -- what stands in the topic
+    # -- the content of the topic
 
     async def _range_to_read(self) -> tuple[Mapping[Partition, int], Mapping[Partition, int]]:
         """The offsets from which to read the topic, and the topic's present ends. Retries during an outage of the
@@ -220,7 +220,9 @@ class DecisionWriter:
         if isinstance(result, FatalError) or not isinstance(result, PlaneError):
             raise result
         self.failures += 1
-        logger.warning("decision not appended yet", extra={"cause": key_of(decision.at), "reason": str(result)})
+        logger.warning(
+            "append of a decision not confirmed, retrying", extra={"cause": key_of(decision.at), "reason": str(result)}
+        )
         return True
 
 

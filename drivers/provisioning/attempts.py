@@ -23,8 +23,8 @@ class CallTiming(NamedTuple):
     call_s: float = 30.0
     """Timeout of one call."""
     prompt_s: float = 1.0
-    """Time after which a call releases its slot. It only waits for its device from then on, and must not delay other
-    calls."""
+    """Time after which a call releases its slot. From then on, the call only waits for its device, and must not delay
+    other calls."""
     poll_s: float = 0.2
     """First interval of polling a task; each further one is 1.5 times as long."""
     poll_max_s: float = 5.0

@@ -32,7 +32,8 @@ def token_of(dpu: Dpu) -> int:
 
     The number alone is not sufficient, because a device refuses numbers below the highest one that it has seen. Numbers
     can become lower: attempts are counted from the offset of the DPU's registration, and the DPU may be deleted and
-    registered again in a partition with lower offsets. A restored log also counts attempts again from its cut.
+    registered again in a partition with lower offsets. After a restore of the log from a backup, the numbers of the
+    attempts since the backup are used again.
     """
     return dpu.began_ms * TOKENS_PER_MS + dpu.attempt
 

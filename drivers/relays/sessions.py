@@ -1,7 +1,8 @@
-"""A relay's end of one link: it handles the messages of its DPUs (chosen by `link_membership`) and sends due frames.
+"""A relay's end of one link: it handles the messages of the link's DPUs, and sends due frames.
 
-All functions run to their end without waiting: a message arrives, delivery states change, frames are sent. A link with
-a backlog gets no further frame until its peer has taken it, and then one merged delta.
+`link_membership` decides which DPUs of the link are served. All functions run to their end without waiting: a message
+arrives, delivery states change, frames are sent. A link with a backlog gets no further frame until its peer has taken
+the backlog, and then one merged delta.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ class Simulator:
                 await self._retrying(
                     f"register DPU {dpu}", lambda: self._registrar.register(zone, dpu, node, serial, bmc)
                 )
-            except DpuRefused as refused:  # the zone's link names it nevertheless, and relays leave it unserved
+            except DpuRefused as refused:  # the zone's Hello names it nevertheless, and relays leave it unserved
                 logger.warning("simulated DPU not registered", extra={"dpu": dpu, "zone": zone, "reason": str(refused)})
 
     async def _retrying(self, request: str, ask: Callable[[], Awaitable[T]]) -> T:
