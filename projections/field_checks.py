@@ -27,7 +27,7 @@ NAME_PATTERN = rf"{_WORD}{{0,62}}+(?:/{_WORD}{{0,252}}+|{_MORE}{{0,190}}+)"
 _NAME = re.compile(NAME_PATTERN)
 _LETTERS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _SHORT = 63
-"""Maximum characters of a name for which a check of the alphabet is enough."""
+"""Maximum number of characters of a name for which a check of the alphabet is enough."""
 _ZONE = re.compile(rf"{_WORD}{{0,62}}")
 _CLIQUE = re.compile(rf"{_WORD}{{0,127}}")
 _LABEL_KEY = re.compile(rf"{_WORD}{{0,62}}+(?:{_MORE}{{0,190}}+/{_WORD}{{0,62}}+)?")
@@ -45,14 +45,14 @@ MAX_AHEAD_MS = 60_000
 """Maximum time by which a creation time may be ahead of the log. An incarnation with a creation time in the next year
 would otherwise supersede all others until then."""
 LONGEST_UID = 128
-"""Maximum bytes of a uid: a MembershipChanged has the uid of every node, even if the request had none."""
+"""Maximum number of bytes of a uid: a MembershipChanged has the uid of every node, even if the request had none."""
 _LONGEST_QUOTED = 60
 PATH_QUOTED = 255
-"""Maximum characters of a path in an error message: long enough for the end, which identifies the file."""
+"""Maximum number of characters of a path in an error message: long enough for the end, which identifies the file."""
 MAX_NETWORKS = 64
 """Maximum number of networks of one zone: every address that a node agent sets is compared with all of them."""
 _LONGEST_NETWORK = 43
-"""Maximum characters of an IPv6 network."""
+"""Maximum number of characters of an IPv6 network."""
 _MAPPED = 0xFFFF
 """Upper 96 bits of IPv4 addresses in IPv6 form."""
 _ADDRESS4_BYTES = 4

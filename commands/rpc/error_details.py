@@ -22,7 +22,8 @@ RETRY_S = 1
 """The pause, in seconds, that the server asks of a client before the next attempt."""
 
 _DESCRIPTION_MAX = 1_000
-"""Maximum characters of a description. Three response headers contain it, and a client accepts 8 kB of headers."""
+"""Maximum number of characters of a description. Three response headers contain it, and a client accepts 8 kB of
+headers."""
 
 
 class NotFound(PermanentError):

@@ -17,7 +17,7 @@ from projections.rules.rule import Held, Holdings
 DEVICES_PATH = "/devices"
 ASK_TIMEOUT_S = 10.0
 ZONE_LINE_BYTES_MAX = 4 << 20
-"""Maximum bytes of a zone's line: enough for 10,000 DPUs with the longest names."""
+"""Maximum number of bytes of a zone's line: enough for 10,000 DPUs with the longest names."""
 
 ZONES_NAMED_MAX = 50
 """Maximum number of zones in a query of a relay. More zones do not fit into HTTP's request line; all zones are then

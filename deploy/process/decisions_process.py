@@ -23,7 +23,8 @@ END_S = 1.0
 """Time limit for the end of the process after its standard input was closed."""
 
 NAME_MAX = 53
-"""Maximum characters of the parent's name in the name of the replica, which may have 63 characters."""
+"""Maximum number of characters of the parent's name in the name of the replica. The whole name may have 63
+characters."""
 
 _PROGRAM = "deploy.process.decisions_program"
 _CHANGED_SETTINGS = {

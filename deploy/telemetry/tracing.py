@@ -29,7 +29,7 @@ from schemas.events import Event, MembershipChanged
 
 HEADER = "traceparent"
 TRACES_MAX = 8
-"""Maximum traces of one record or frame. Further traces of it are not continued."""
+"""Maximum number of traces of one record or frame. Further traces are not continued."""
 APPENDS_MAX = 32
 """Maximum traced appends of one call."""
 ZONES_MAX = 16

@@ -21,7 +21,8 @@ logger = logging.getLogger(__name__)
 CHECK_S = 1.0
 """Interval of checks of the file."""
 BYTES_MAX = 4 << 20
-"""Maximum bytes of the file: some 50,000 lines with comments. A device file has no end and would be read forever."""
+"""Maximum number of bytes of the file: some 50,000 lines with comments. A device file has no end and would be read
+forever."""
 _SERIAL = re.compile(r"(?:0x)?([0-9a-f]{1,2}(?::[0-9a-f]{2})+|[0-9a-f]+)", re.IGNORECASE)
 _DIGITS_MAX = 40
 """Maximum hexadecimal digits of a serial number: RFC 5280 allows at most 20 bytes."""

@@ -44,7 +44,7 @@ class DeviceFaults(NamedTuple):
     old_share: float = 0.5
     """Share of reboots after which the device has an older table. After the other reboots it has no table."""
     capacity: int = 1_000_000
-    """Maximum prefixes that a device can hold."""
+    """Maximum number of prefixes that a device can hold."""
     small_share: float = 0.0
     """Share of devices that can hold `small_capacity` only."""
     small_capacity: int = 1_000

@@ -14,7 +14,8 @@ from heapq import heappush, heappushpop
 from eventstore.log import Partition
 
 AT_ONCE = 256
-"""Maximum appends in flight. Appends share a sync of the log; with fewer, the writer would be slower than the fold."""
+"""Maximum number of appends in flight. Appends in flight share a sync of the log. With fewer of them, the writer would
+be slower than the fold."""
 
 _KEY = re.compile(rb"([a-z]{1,32})/([0-9]{1,7})/([0-9]{1,19})")
 

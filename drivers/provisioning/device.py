@@ -19,8 +19,8 @@ from projections.zones.dpus.phases import OS_INSTALLING, REBOOTING
 from projections.zones.rows import Dpu
 
 _IMAGE_SHOWN = 253
-"""Maximum characters of an image's name in a message. The longest name that a request may have is shown whole, because
-names often differ at their end only."""
+"""Maximum number of characters of an image's name in a message. The longest name that a request may have is shown
+whole, because names often differ at their end only."""
 
 TOKENS_PER_MS = 1 << 20
 """Number of tokens for each millisecond of log time. It exceeds the number of attempts at one DPU that can start within

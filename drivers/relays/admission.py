@@ -24,7 +24,7 @@ may lose a few."""
 SHARED_IDENTITY_SHARE = 0.5
 """Share of the rate for an identity of many DPUs: an address without TLS, a simulator."""
 IDENTITIES_MAX = 20_000
-"""Maximum identities in memory; the least recently seen is dropped first."""
+"""Maximum number of identities in memory; the least recently seen is dropped first."""
 
 
 class _Identity:

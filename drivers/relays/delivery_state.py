@@ -22,7 +22,8 @@ from eventstore.backoff import backoff_ceiling
 from projections.rules.device_table import RefusalCode
 
 WINDOW = 2
-"""Maximum frames in flight to a DPU: the one that it applies, and the next. A third would be outdated on arrival."""
+"""Maximum number of frames in flight to a DPU: the frame that the DPU applies, and the next. A third would be outdated
+on arrival."""
 
 BACKOFF_FIRST_S = 1.0
 BACKOFF_LAST_S = 60.0

@@ -26,15 +26,15 @@ EXCEPTIONS_S = 5.0
 """Interval of reports that contain only refusals or regressions."""
 
 NAMES_MAX = 100
-"""Maximum DPUs named in one report, to keep the record small. The next report names the others."""
+"""Maximum number of DPUs named in one report, to keep the record small. The next report names the others."""
 
 ENTRIES_MAX = 300
-"""Maximum pairs of version and level in one report. The newest pairs are reported, because a DPU with a version has the
-changes of all earlier versions."""
+"""Maximum number of pairs of version and level in one report. The newest pairs are reported, because a DPU with a
+version has the changes of all earlier versions."""
 
 SETS_BYTES_MAX = 768 * 1024
-"""Maximum bytes of all sets of ordinals in one report. A record may have 1 MiB; the rest is for names and reasons. For
-the largest zones, this is about as many versions as the fold stores."""
+"""Maximum number of bytes of all sets of ordinals in one report. A record may have 1 MiB; the rest is for names and
+reasons. For the largest zones, this is about as many versions as the fold stores."""
 
 
 @dataclass(slots=True)

@@ -28,7 +28,7 @@ S = TypeVar("S")
 logger = logging.getLogger(__name__)
 
 VERSIONS_MAX = 1_024
-"""Maximum versions of a zone in memory, for the digests of DPUs' tables and for latencies."""
+"""Maximum number of versions of a zone in memory, for the digests of DPUs' tables and for latencies."""
 
 SNAPSHOTS_AT_ONCE = 3.0
 SNAPSHOT_EVERY_S = 60.0

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 BACKLOG = 4096
 ACCEPTS_AT_ONCE = 64
-"""Maximum connections accepted in one iteration of the loop."""
+"""Maximum number of connections accepted in one iteration of the loop."""
 PAUSE_S = 1.0
 """Pause of a listener that found no free file descriptor."""
 _NO_FILES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})

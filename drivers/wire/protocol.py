@@ -19,7 +19,7 @@ VERSION = 1
 """Version of this protocol; an agent with another one is refused."""
 
 MAX_LINK_DPUS = 10_000
-"""Maximum DPUs of one link."""
+"""Maximum number of DPUs of one link."""
 
 MAX_UP_BYTES = 2 * 1024 * 1024
 """Largest message to a relay: a Hello of MAX_LINK_DPUS long names."""
@@ -28,10 +28,10 @@ MAX_DOWN_BYTES = 64 * 1024 * 1024
 """Largest message to an agent: a snapshot of three million IPv6 prefixes."""
 
 MAX_PARTS = 256
-"""Maximum TableStatuses, and maximum refusals, of one message; more of them need several messages."""
+"""Maximum number of TableStatuses, and of refusals, in one message. More of them need several messages."""
 
 MAX_REASON = 200
-"""Maximum characters of a reason; the rest is cut off."""
+"""Maximum number of characters of a reason; the rest is cut off."""
 
 MAX_VERSION = (1 << 63) - 1
 """Largest epoch and version: the limit of the log."""

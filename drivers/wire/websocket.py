@@ -46,7 +46,7 @@ AGENT_BACKLOG_BYTES_MAX = 4 * MAX_UP_BYTES
 MASK_BYTES = 4
 MASKS_AT_ONCE = 256
 PINGS_MAX = 100
-"""Maximum pings and pongs between two messages, since they do not count as messages. No library sends this many."""
+"""Maximum number of pings and pongs between two messages; they do not count as messages. No library sends this many."""
 
 Serve = Callable[[Link, str], Awaitable[None]]
 """Serves a link that may speak for the given DPU only; for any DPU if the name is empty."""

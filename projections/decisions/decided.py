@@ -30,11 +30,13 @@ _RENDERERS: Mapping[str, Callable[[Any, Any, Outcome, RecordMetadata], Iterable[
 """The items of a change, by the topic of its fold. A change of another fold is one item of kind `changed`."""
 
 MAX_TEXT = 600_000
-"""Maximum bytes of the items in one record, so that it fits the log. Further items are counted, not listed."""
+"""Maximum number of bytes of the items in one record, so that the record fits the log. Further items are counted, not
+listed."""
 
 MAX_ENVELOPE_TEXT = 4_096
-"""Maximum characters of each text of the envelope. Longer texts, which only other programs write, are cut. Otherwise
-the writer would retry for ever to append a decision that is too large for the log, and its replica would stop folding.
+"""Maximum number of characters of each text of the envelope. Longer texts, which only other programs write, are cut.
+Otherwise the writer would retry for ever to append a decision that is too large for the log, and its replica would stop
+folding.
 """
 
 

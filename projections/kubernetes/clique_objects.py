@@ -284,8 +284,8 @@ def _foreign_rows(
     is_leftover_kept: bool,
 ) -> CliqueRows:
     """The rows of an object that stay without a claim in the fold. In mode `beside`, a row without a pod stays too,
-    because the watch may report a daemon's row before its pod. A row with a fault stays while its pod claims another
-    index: without a row, the daemon would choose an index itself.
+    because the watch may report a daemon's row before its pod. A row with a faulty index stays while the claim of its
+    pod is not folded yet. Without a row, the daemon would choose an index itself.
     """
     found = state.cliques.get(of.key)
     left = {node_name(node) for node in found.left} if found is not None else set()

@@ -54,11 +54,11 @@ class QueueCounts:
     """Occurrences since the start that caused no write of their own."""
 
     merged: int = 0
-    """Their Event was waiting for a write already."""
+    """Number of occurrences whose Event was waiting for a write already."""
     limited: int = 0
-    """Their object had reached its limit."""
+    """Number of occurrences whose object had reached its limit."""
     dropped: int = 0
-    """The queue was full."""
+    """Number of occurrences that were dropped, because the queue was full."""
 
 
 class EventQueue:

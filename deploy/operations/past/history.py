@@ -18,7 +18,7 @@ from projections.decisions.histories import about
 from projections.decisions.items import DecisionItem
 
 ITEMS_SHOWN = 20
-"""Maximum items listed for one record; if it has more, all are counted by kind instead."""
+"""Maximum number of items listed for one record. If the record has more, all its items are counted by kind instead."""
 
 OnProgress = Callable[[int, int], None]
 """A callback with the number of folded records and of all records."""

@@ -30,7 +30,7 @@ FIRST_STRETCH, LAST_STRETCH = 8, 256
 READ_S = 5.0
 _TEXT_SHOWN = 2_000
 _ITEMS_SHOWN = 20
-"""Maximum characters of a text, and maximum items of a list, that the page shows."""
+"""Maximum number of characters of a text, and of items of a list, that the page shows."""
 
 
 class LogPage(NamedTuple):

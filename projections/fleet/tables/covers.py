@@ -259,8 +259,9 @@ class CoverCache:
         self._forget_oldest()
 
     def _forget_oldest(self) -> None:
-        """Forget the oldest retired sets until the rest are within their limits. Every edit calls this method. So the
-        bytes of the plan's sets are summed only if the retired sets take more than MIN_HISTORY_BYTES."""
+        """Forget the oldest retired sets until the rest are within their limits. The bytes of the plan's sets are
+        summed only if the retired sets take more than MIN_HISTORY_BYTES, because the method is called for every
+        edit."""
         most = MIN_HISTORY_BYTES
         if self._retired_bytes > most:
             most = max(most, sum(cover.bytes() for cover in self._covers.values()))

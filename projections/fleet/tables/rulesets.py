@@ -41,7 +41,7 @@ class RuleSet:
     """A set of one or more zones' tables.
 
     `changed` has the version and the earliest append time of its last changes. `filled_at` is the version of the first
-    change since the set was empty; -1 if the set is older than this state.
+    change of a set that began empty: 0 before that change. It is -1 if the set is older than this state.
     """
 
     def __init__(self, key: SetKey, text: str, version: int, earliest_ms: int) -> None:

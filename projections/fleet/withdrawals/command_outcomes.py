@@ -1,8 +1,9 @@
 """Outcomes of commands in fleet that differ from the outcome in their zone.
 
 A zone accepts a leave, or an update by a node agent. Only fleet knows whether a budget holds the leave, or whether
-another node has the address. An open hold knows its command. This table stores how the hold of a command was closed,
-and the updates by node agents that had no effect. The ledger of the zone forgets commands too, so the table is bounded.
+another node has the address. While a hold is open, its row names the command. This table stores how the hold of a
+command was closed, and the updates by node agents that had no effect. The ledger of the zone forgets commands too, so
+the table is bounded.
 """
 
 from __future__ import annotations

@@ -24,7 +24,8 @@ SETTLED_MS = 3_600_000
 class LevelHistory(msgspec.Struct, frozen=True, array_like=True):
     """Levels of one list as (start of a step, level at its end), oldest first.
 
-    A sample stands for the ends of all steps until the next sample. Before the first one, the list allowed nothing.
+    A sample is the level at the end of its step and of all later steps before the next sample. Before the first sample,
+    the list allowed nothing.
     """
 
     samples: tuple[tuple[int, int], ...] = ()

@@ -33,7 +33,7 @@ INTERFACES: Mapping[str, InstallInterface] = {
 """Install interfaces by scheme."""
 
 _NO_INTERFACE = InstallInterface("")
-"""The interface of a DPU without an address: its first step fails."""
+"""The interface of a DPU without an address. The first step of such a DPU fails."""
 
 
 def step_of(bmc_address: str, phase: str) -> Step:

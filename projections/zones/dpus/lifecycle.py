@@ -141,7 +141,8 @@ def _skip_failed(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
 
 
 def _withdraw(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
-    """Leave the queue. A node that a failed install left out of service goes back into service first."""
+    """Remove the DPU from the queue. If a failed install left its node out of service, the node goes back into service
+    first."""
     return _unwind(name, row, trigger) if row.effect else _settled(row, trigger.at)
 
 
