@@ -80,29 +80,6 @@ class Handler(Protocol[T_contra]):
         ...
 
 
-class HandlerPair(Generic[T]):
-    """Two handlers of one collection."""
-
-    def __init__(self, first: Handler[T], second: Handler[T]) -> None:
-        self._handlers = (first, second)
-
-    def list_began(self) -> None:
-        for handler in self._handlers:
-            handler.list_began()
-
-    def present(self, item: T) -> None:
-        for handler in self._handlers:
-            handler.present(item)
-
-    def deleted(self, item: T) -> None:
-        for handler in self._handlers:
-            handler.deleted(item)
-
-    def list_completed(self, *, went_back: bool) -> None:
-        for handler in self._handlers:
-            handler.list_completed(went_back=went_back)
-
-
 class ListVersions(Protocol):
     """Remembers the resource version of the last complete list, also over a restart of the process. The methods return
     at once and never raise."""

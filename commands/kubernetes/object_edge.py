@@ -45,7 +45,7 @@ from eventstore.log import FLEET, FLEET_0
 from eventstore.reasons import CLOCK_REASONS
 from eventstore.replicas.replica import Replica
 from projections.fold_states import FoldStates
-from projections.kubernetes.object_cache import ObjectCache
+from projections.kubernetes.object_cache import ObjectCache, named_objects
 from projections.kubernetes.object_events import ObjectEvent, Regarding, Report, ignore
 from projections.kubernetes.object_names import hold_number
 from projections.kubernetes.statements import Statement, StatementTable
@@ -53,11 +53,10 @@ from projections.kubernetes.status_body import shortened
 from schemas.events import Envelope
 from schemas.kubernetes.api import ApiError, KubernetesApi
 from schemas.kubernetes.objects import Custom
+from schemas.resources import KINDS
 from schemas.resources.author_admission import AUTHOR, RESTATE
-from schemas.resources.dpu_rack import DPU_RACK
 from schemas.resources.hold import HOLD, HoldSpec
 from schemas.resources.kinds import Kind
-from schemas.resources.rule_policy import RULE_POLICY
 
 logger = logging.getLogger(__name__)
 
@@ -96,9 +95,7 @@ class ObjectEdge:
         rng: Random,
         report: Report = ignore,
     ) -> None:
-        self.caches: Mapping[Kind, ObjectCache[Custom]] = {
-            kind: ObjectCache(lambda item: item.metadata.name) for kind in (DPU_RACK, RULE_POLICY, HOLD)
-        }
+        self.caches: Mapping[Kind, ObjectCache[Custom]] = {kind: named_objects() for kind in KINDS}
         self.stated: Counter[tuple[str, str]] = Counter()
         """Number of submitted specs and verdicts that fleet has decided on, by the kind's plural and the result."""
         self.missing_admission = "the admission policies are not read yet"

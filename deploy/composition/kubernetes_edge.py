@@ -10,16 +10,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
-from commands.kubernetes.list_watch import HandlerPair, ListWatch
+from commands.kubernetes.list_watch import ListWatch
 from commands.kubernetes.node_edge import NodeEdge
 from commands.kubernetes.node_facts import NodeRules
 from commands.kubernetes.object_edge import ObjectEdge
 from commands.kubernetes.pod_edge import PodEdge
 from commands.kubernetes.users import UserNames
+from drivers.kubernetes.clique_targets import CliqueSources
 from drivers.kubernetes.clique_writer import CliqueWriter
 from drivers.kubernetes.event_writer import EventWriter
-from drivers.kubernetes.object_writes import RequestBudget
+from drivers.kubernetes.request_budget import RequestBudget
 from drivers.kubernetes.status import StatusEdge
+from drivers.kubernetes.writer import Writer
 from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
 from projections.kubernetes.clique_objects import Mode
@@ -85,6 +87,7 @@ class KubernetesEdge:
         self.nodes = NodeEdge(
             replica, settings.nodes, now_ms=now_ms, rng=rng, report=self._report, notices=self._notices
         )
+        self.writer: Writer | None = None
         self.pods: PodEdge | None = None
         self.clique_writer: CliqueWriter | None = None
         self.status: StatusEdge | None = None
@@ -104,46 +107,48 @@ class KubernetesEdge:
         async with self._connect() as api, asyncio.TaskGroup() as tasks:
             await self._replica.ready()  # the folds have the version of the last list
             self.watches["nodes"] = ListWatch(api, NODES, Node, self.nodes, rng=self._rng, versions=self.nodes)
+            self.writer = Writer(api, self._budget, rng=self._rng)
             if self._settings.has_events:
                 self.event_writer = EventWriter(api, self._budget, self.events, rng=self._rng)
             if self._settings.cliques is not None:
-                self._add_cliques(api, self._settings.cliques)
+                self._add_cliques(api, self.writer, self._settings.cliques)
             if self._settings.has_status:
-                self._add_status(api)
+                self._add_status(api, self.writer)
             for part in self._parts():
                 tasks.create_task(part.run())
 
     def _parts(self) -> Iterator[Any]:
         yield self.nodes
         yield from self.watches.values()
-        yield from filter(None, (self.pods, self.clique_writer, self.status, self.objects, self.event_writer))
+        yield from filter(
+            None, (self.writer, self.pods, self.clique_writer, self.status, self.objects, self.event_writer)
+        )
 
     def _queue_event(self, event: ObjectEvent) -> None:
         self.events.put(event, self._now_ms())
 
-    def _add_status(self, api: KubernetesApi) -> None:
+    def _add_status(self, api: KubernetesApi, writer: Writer) -> None:
         statements, now_ms, rng = StatementTable(), self._now_ms, self._rng
         users = self._settings.users or UserNames(self.source)
         self.objects = ObjectEdge(
             self._replica, self.source, api, users, statements, now_ms=now_ms, rng=rng, report=self._report
         )
+        caches = self.objects.caches
         self.status = StatusEdge(
             self._replica,
             self._ranks,
-            api,
-            self._budget,
+            writer,
+            caches,
             statements=statements,
             notices=self._notices,
             report=self._report,
             now_ms=now_ms,
-            rng=rng,
         )
-        for plural, (kind, handler) in self.status.handlers.items():
-            both = HandlerPair(handler, self.objects.caches[kind])
-            watch = self.watches[plural] = ListWatch(api, kind.path(), Custom, both, rng=rng)
-            self.status.follow(plural, partial(_is_current, watch))
+        for kind, cache in caches.items():
+            watch = self.watches[kind.plural] = ListWatch(api, kind.path(), Custom, cache, rng=rng)
+            self.status.follow(kind.plural, partial(_is_current, watch))
 
-    def _add_cliques(self, api: KubernetesApi, mode: Mode) -> None:
+    def _add_cliques(self, api: KubernetesApi, writer: Writer, mode: Mode) -> None:
         namespace = self._settings.driver_namespace
         pods_path = f"/api/v1/namespaces/{namespace}/pods"
         pods = DaemonPods()
@@ -162,18 +167,8 @@ class KubernetesEdge:
             rng=self._rng,
             report=self._report,
         )
-        self.clique_writer = CliqueWriter(
-            self._replica,
-            self._ranks,
-            api,
-            namespace=namespace,
-            pods=pods,
-            cliques=cliques,
-            domains=domains,
-            mode=mode,
-            rng=self._rng,
-            budget=self._budget,
-        )
+        sources = CliqueSources(self._replica, namespace, pods, cliques, domains, mode)
+        self.clique_writer = CliqueWriter(sources, self._ranks, writer)
         clique_path, domain_path = COMPUTE_DOMAIN_CLIQUE.path(namespace), COMPUTE_DOMAIN.path()
         self.watches |= {
             "pods": ListWatch(api, pods_path, Pod, pods, rng=self._rng, label_selector=DOMAIN_LABEL),

@@ -15,7 +15,7 @@ from random import Random
 
 import msgspec
 
-from drivers.kubernetes.object_writes import RequestBudget
+from drivers.kubernetes.request_budget import RequestBudget
 from eventstore.backoff import backoff_ceiling
 from projections.kubernetes.event_queue import EventQueue, Tally
 from projections.kubernetes.object_events import collection_path, document, repetition

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
-from random import Random
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
+
+import msgspec
 
 from drivers.internal_events import TURN_S
 from drivers.kubernetes.holds import HoldObjects
-from drivers.kubernetes.object_writes import RequestBudget
 from drivers.kubernetes.observed import Observed, ObservedObjects
 from drivers.kubernetes.policies import PolicyObjects
 from drivers.kubernetes.racks import RackObjects
@@ -28,17 +28,13 @@ from drivers.kubernetes.writer import Plan, Request, Wait, Writer
 from eventstore.log import Partition
 from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
+from projections.kubernetes.object_cache import ObjectCache
 from projections.kubernetes.object_events import Report, ignore
 from projections.kubernetes.statements import StatementTable
 from projections.kubernetes.status_body import Difference, StatusBody, difference, position_of, stamped
 from projections.kubernetes.zone_notices import ZoneNotices
-from schemas.kubernetes.api import KubernetesApi
 from schemas.kubernetes.objects import Custom
-from schemas.resources import KINDS
-from schemas.resources.dpu_rack import DPU_RACK
-from schemas.resources.hold import HOLD
 from schemas.resources.kinds import Kind
-from schemas.resources.rule_policy import RULE_POLICY
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +57,7 @@ SLICE = 10
 """Statuses computed before other tasks get the event loop."""
 
 
+_custom = msgspec.json.Decoder(Custom)
 _LOGGED = frozenset((100, 1_000, 10_000))
 """Values of `ahead` at which a warning is logged. Lower values are normal: another replica may be slightly ahead."""
 
@@ -98,18 +95,23 @@ class _Need(NamedTuple):
 
 
 class StatusActor:
-    """Keeps the objects of one kind equal to the folds while `run` runs. `observed` handles their list-watch."""
+    """Keeps the objects of one kind equal to the folds while `run` runs. A list-watch fills the cache."""
 
-    def __init__(self, objects: Objects, replica: Replica, ranks: Ranks, writer: Writer) -> None:
+    def __init__(
+        self, objects: Objects, cache: ObjectCache[Custom], replica: Replica, ranks: Ranks, writer: Writer
+    ) -> None:
         self.passes = 0
         self.ahead = 0
         """Number of writes that were postponed because the object had a later position than our folds."""
-        self.observed = ObservedObjects(_now_s)
+        self.observed = ObservedObjects(cache, _now_s)
         self.observed.on_change = self.recompute
         self.is_watching: Callable[[], bool] = lambda: True
         """Whether the list-watch of the objects is connected."""
         self._unsure_until_s = 0.0
         self._objects = objects
+        self._cache = cache
+        self._listed = asyncio.Event()
+        cache.subscribe(lambda item: None, self._listed.set)
         self._replica = replica
         self._ranks = ranks
         self._writer = writer
@@ -126,7 +128,7 @@ class StatusActor:
     async def run(self) -> None:
         """Follow folds and objects until cancelled."""
         await self._replica.ready()
-        await self.observed.listed.wait()
+        await self._listed.wait()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._follow_folds())
             tasks.create_task(self._follow_objects())
@@ -190,13 +192,16 @@ class StatusActor:
         return self.kind.path(name=name)
 
     def version(self, name: str) -> int:
-        return self.observed.version(name)
+        return self._cache.version(name)
 
-    def saw(self, item: Custom, *, sent_at: int) -> None:
-        self.observed.saw(item, sent_at=sent_at)
+    def saw(self, name: str, answer: bytes, *, sent_at: int) -> None:
+        self._cache.put(_custom.decode(answer), sent_at=sent_at)
 
     def saw_none(self, name: str) -> None:
-        self.observed.saw_none(name)
+        self._cache.forget(name)
+
+    def wrote(self, name: str) -> None:
+        pass
 
     def plan(self, name: str) -> Plan:
         """The next write of an object: creation, deletion or status."""
@@ -248,40 +253,35 @@ class StatusActor:
 
 
 class StatusEdge:
-    """Writes all statuses of one cluster while `run` runs. `handlers` has the handler of each kind's list-watch.
-    `budget` limits the requests of all writers to the cluster."""
+    """Computes all statuses of one cluster while `run` runs, and marks the objects that differ for the writer."""
 
     def __init__(
         self,
         replica: Replica,
         ranks: Ranks,
-        api: KubernetesApi,
-        budget: RequestBudget,
-        kinds: Collection[Kind] = KINDS,
+        writer: Writer,
+        caches: Mapping[Kind, ObjectCache[Custom]],
         *,
         statements: StatementTable | None = None,
         notices: ZoneNotices | None = None,
         report: Report = ignore,
         now_ms: Callable[[], int],
-        rng: Random,
     ) -> None:
-        self.writer = Writer(api, budget, rng=rng)
         table, notices = statements or StatementTable(), notices or ZoneNotices()
-        racks = RackObjects(replica, table, notices=notices, now_ms=now_ms, report=report)
-        objects: Mapping[str, Callable[[], Objects]] = {
-            DPU_RACK.plural: lambda: racks,
-            RULE_POLICY.plural: lambda: PolicyObjects(replica, table),
-            HOLD.plural: lambda: HoldObjects(replica, table, now_ms=now_ms, report=report),
-        }
-        self.actors = tuple(StatusActor(objects[kind.plural](), replica, ranks, self.writer) for kind in kinds)
+        self._racks = RackObjects(replica, table, notices=notices, now_ms=now_ms, report=report)
+        objects: Sequence[Objects] = (
+            self._racks,
+            PolicyObjects(replica, table),
+            HoldObjects(replica, table, now_ms=now_ms, report=report),
+        )
+        self.actors = tuple(StatusActor(each, caches[each.kind], replica, ranks, writer) for each in objects)
         table.listeners |= {actor.kind.plural: actor.recompute for actor in self.actors}
-        self._racks = racks
         notices.on_change = self._recompute_zone
 
     def _recompute_zone(self, zone: str) -> None:
         for name in self._racks.objects_of(zone):
             for actor in self.actors:
-                if actor.kind is DPU_RACK:
+                if actor.kind is self._racks.kind:
                     actor.recompute(name)
 
     def follow(self, plural: str, is_watching: Callable[[], bool]) -> None:
@@ -290,15 +290,9 @@ class StatusEdge:
             if actor.kind.plural == plural:
                 actor.is_watching = is_watching
 
-    @property
-    def handlers(self) -> Mapping[str, tuple[Kind, ObservedObjects]]:
-        """The handler of each kind, by the kind's plural."""
-        return {actor.kind.plural: (actor.kind, actor.observed) for actor in self.actors}
-
     async def run(self) -> None:
-        """Write statuses until cancelled."""
+        """Follow the folds and the objects until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.writer.run())
             for actor in self.actors:
                 tasks.create_task(actor.run())
 

@@ -23,10 +23,9 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-from drivers.kubernetes.object_writes import RequestBudget
+from drivers.kubernetes.request_budget import RequestBudget
 from eventstore.backoff import backoff_ceiling
 from schemas.kubernetes.api import CONFLICT, NOT_FOUND, TOO_MANY_REQUESTS, ApiError, KubernetesApi
-from schemas.kubernetes.objects import Custom
 
 logger = logging.getLogger(__name__)
 
@@ -49,14 +48,12 @@ _STALE_MAX = 64
 """The queue is rebuilt when its outdated entries outnumber its other entries by more than this number."""
 _LOGGED = frozenset((1, 10, 100, 1_000))
 
-_custom = msgspec.json.Decoder(Custom)
-
 
 class Request(NamedTuple):
-    """A write of one object. `path` may name a subresource; a delete has the object's uid as body. With `is_takeover`,
-    the object is read first, because another replica may have written it unseen."""
+    """A write of one object. `path` may name a subresource. A patch is a JSON patch; a delete has the object's uid as
+    body. With `is_takeover`, the object is read first, because another replica may have written it unseen."""
 
-    verb: Literal["create", "patch", "delete"]
+    verb: Literal["create", "replace", "patch", "delete"]
     path: str
     body: Any
     is_takeover: bool = False
@@ -78,19 +75,26 @@ class Target(Protocol):
         """The next write of an object; None if no write is needed."""
         ...
 
-    def path(self, name: str) -> str:
-        """The path of an object."""
+    def path(self, name: str) -> str | None:
+        """The path of an object; None if the target does not know the object any more."""
         ...
 
     def version(self, name: str) -> int:
         """The recorded version of an object, or of its deletion; -1 for an unknown name."""
         ...
 
-    def saw(self, item: Custom, *, sent_at: int) -> None:
-        """An object as the server returned it. `sent_at` is its recorded version at the time of the request."""
+    def saw(self, name: str, answer: bytes, *, sent_at: int) -> None:
+        """Record an object that the server returned. `sent_at` is the object's recorded version at the time of the
+        request. Raises msgspec.DecodeError."""
         ...
 
-    def saw_none(self, name: str) -> None: ...
+    def saw_none(self, name: str) -> None:
+        """Record that the server has no such object."""
+        ...
+
+    def wrote(self, name: str) -> None:
+        """Record that the server confirmed a write of the object."""
+        ...
 
 
 @dataclass
@@ -139,16 +143,16 @@ class Writer:
         """Objects in the queue."""
         return len(self._due_s)
 
-    def mark(self, target: Target, name: str, *, is_urgent: bool = False) -> None:
-        """Serve an object now, before others if it is urgent. An object whose last attempts failed keeps its pause.
-        An object without remaining attempts gets new ones."""
+    def mark(self, target: Target, name: str, *, is_urgent: bool = False, delay_s: float = 0.0) -> None:
+        """Serve an object after a delay, before others if it is urgent. An object whose last attempts failed keeps its
+        pause. An object without remaining attempts gets new ones."""
         key = (target, name)
         failed = self._failed.get(key, 0)
         if failed >= ATTEMPTS:
             del self._failed[key]
         elif failed:
             return
-        self._put(key, -URGENT_S if is_urgent else 0.0)
+        self._put(key, -URGENT_S if is_urgent else delay_s)
 
     async def run(self) -> None:
         """Write until cancelled."""
@@ -241,6 +245,8 @@ class Writer:
             match request.verb:
                 case "create":
                     answer = await self._api.create(request.path, request.body)
+                case "replace":
+                    answer = await self._api.replace(request.path, request.body)
                 case "patch":
                     answer = await self._api.patch(request.path, request.body, "json")
                 case "delete":
@@ -252,20 +258,25 @@ class Writer:
         self._answered()
         self.counts.writes += 1
         self._failed.pop(key, None)
+        target.wrote(name)
         if request.verb == "delete":
             target.saw_none(name)
         else:
             self._unread.add(key)
-            target.saw(_decoded(answer), sent_at=sent_at)
+            _record(target, name, answer, sent_at)
             self._unread.discard(key)
 
     async def _read(self, key: Key) -> None:
         target, name = key
+        path = target.path(name)
+        if path is None:
+            self._unread.discard(key)
+            return
         await self._budget.take()
         self.counts.reads += 1
         sent_at = target.version(name)
         try:
-            target.saw(_decoded(await self._api.get(target.path(name))), sent_at=sent_at)
+            _record(target, name, await self._api.get(path), sent_at)
         except ApiError as error:
             if error.status != NOT_FOUND:
                 raise
@@ -293,6 +304,8 @@ class Writer:
         counts.refused += not is_retried
         failed = self._failed[key] = self._failed.get(key, 0) + 1 if is_retried else ATTEMPTS
         pause_s = self._rng.uniform(0.0, backoff_ceiling(failed - 1, RETRY_S, RETRY_S_MAX))
+        if error.status == CONFLICT and failed == 1:
+            pause_s = 0.0  # the read that follows shows what the other writer wrote
         if failed >= ATTEMPTS:
             counts.given_up += 1
             pause_s = SLOW_RETRY_S * self._rng.uniform(0.8, 1.2)
@@ -313,9 +326,9 @@ class Writer:
             logger.warning("write to the API server failed, retrying: %s", error, extra=about)
 
 
-def _decoded(answer: bytes) -> Custom:
+def _record(target: Target, name: str, answer: bytes, sent_at: int) -> None:
     try:
-        return _custom.decode(answer)
+        target.saw(name, answer, sent_at=sent_at)
     except msgspec.DecodeError as error:
         raise ApiError(0, "Malformed", f"the answer is no object: {error}") from error
 

@@ -96,7 +96,7 @@ class BesideScenarios:
             await east.write_rows(domain, row("early", free, address(7)))
             await wait_s(1.0)
             assert (await east.indices(domain))["early"] == free
-            assert east.writer.unclaimed[f"{domain}.{CLIQUE}"] == {"early"}
+            assert east.writer.cliques.unclaimed[f"{domain}.{CLIQUE}"] == {"early"}
             await east.create_pod("early", domain, address(7))
             await self.agreed(east, domain, 3)
             assert east.folded(domain)["early"] == free

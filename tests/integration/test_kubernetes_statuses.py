@@ -84,7 +84,7 @@ async def test_the_server_refuses_an_older_position_and_stores_what_was_measured
     made, api = statuses.plane, statuses.api
     await made.join("z1", "n1")
     status = await eventually(statuses, DPU_RACK, "z1", nodes=1)
-    writes = statuses.edges["r1"].writer.counts
+    writes = statuses.writers["r1"].counts
     assert (writes.behind, writes.conflicts, writes.refused, writes.writes) == (0, 0, 0, 2)
     older = {**status, "logPosition": {**status["logPosition"], "zones": 0}}
     for value in (older, {}):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from drivers.kubernetes.event_writer import EventWriter
-from drivers.kubernetes.object_writes import RequestBudget
+from drivers.kubernetes.request_budget import RequestBudget
 from projections.kubernetes.event_queue import ATTEMPTS, BURST, REFILL_MS, EventQueue
 from projections.kubernetes.object_events import ObjectEvent, Regarding
 from tests.support.kubernetes.requests import get

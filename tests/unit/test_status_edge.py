@@ -133,12 +133,12 @@ async def test_one_of_three_replicas_writes_and_another_follows_when_it_dies() -
             await made.plane.join(f"z{number}", f"n{number}")
         await asyncio.sleep(5)
         assert len(await made.objects(DPU_RACK)) == 10
-        assert made.writes == 20 == made.edges["r1"].writer.counts.writes
+        assert made.writes == 20 == made.writers["r1"].counts.writes
         made.plane.kill("r1", beacon=True)
         await made.plane.join("z0", "other")
         await asyncio.sleep(EVERY_S + 5)
         assert (await made.status(DPU_RACK, "z0"))["nodes"] == 2
-        assert made.writes == 21 and made.edges["r2"].writer.counts.writes == 1
+        assert made.writes == 21 and made.writers["r2"].counts.writes == 1
 
 
 async def test_replicas_of_equal_rank_do_no_harm() -> None:
@@ -260,11 +260,11 @@ async def test_a_replica_writes_nothing_while_its_watch_is_interrupted_and_reads
         interrupted.follow(DPU_RACK.plural, lambda: is_watching)
         other.follow(DPU_RACK.plural, lambda: True)
         made.api.stall_watches()
-        before = interrupted.writer.counts.writes, made.writes
+        before = made.writers["r1"].counts.writes, made.writes
         for number in range(10):
             await made.plane.join(f"z{number}", f"m{number}")
         await asyncio.sleep(20)
-        assert (interrupted.writer.counts.writes, made.writes) == (before[0], before[1] + 10)
+        assert (made.writers["r1"].counts.writes, made.writes) == (before[0], before[1] + 10)
         is_watching = True
         await asyncio.sleep(10)
         assert made.writes == before[1] + 10, "the watch has not yet delivered the writes of the other replica"

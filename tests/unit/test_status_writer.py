@@ -12,9 +12,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from drivers.kubernetes.object_writes import RequestBudget
 from drivers.kubernetes.observed import ObservedObjects
+from drivers.kubernetes.request_budget import RequestBudget
 from drivers.kubernetes.writer import ATTEMPTS, SLOW_RETRY_S, Plan, Request, Wait, Writer
+from projections.kubernetes.object_cache import ObjectCache, named_objects
 from schemas.kubernetes.api import ApiError
 from schemas.kubernetes.objects import Custom
 from schemas.resources.crds import definition
@@ -32,10 +33,12 @@ class Counters:
     """Objects whose `status.nodes` is to be a number; None means that the object is to be deleted."""
 
     def __init__(self, writer: Writer) -> None:
-        self.observed = ObservedObjects(asyncio.get_running_loop().time)
+        self.cache = named_objects()
+        self.observed = ObservedObjects(self.cache, asyncio.get_running_loop().time)
         self.wanted: dict[str, int | None] = {}
         self.position = 1
         self.wait_s: dict[str, float] = {}
+        self.confirmed = 0
         self._writer = writer
 
     def want(self, name: str, number: int | None) -> None:
@@ -47,13 +50,16 @@ class Counters:
         return DPU_RACK.path(name=name)
 
     def version(self, name: str) -> int:
-        return self.observed.version(name)
+        return self.cache.version(name)
 
-    def saw(self, item: Custom, *, sent_at: int) -> None:
-        self.observed.saw(item, sent_at=sent_at)
+    def saw(self, name: str, answer: bytes, *, sent_at: int) -> None:
+        self.cache.put(msgspec.json.decode(answer, type=Custom), sent_at=sent_at)
 
     def saw_none(self, name: str) -> None:
-        self.observed.saw_none(name)
+        self.cache.forget(name)
+
+    def wrote(self, name: str) -> None:
+        self.confirmed += 1
 
     def plan(self, name: str) -> Plan:
         number, found = self.wanted[name], self.observed.objects.get(name)
@@ -137,7 +143,7 @@ async def test_an_object_is_made_written_and_deleted() -> None:
         made.counters.want("a", None)
         await made.until_idle()
         assert await made.number("a") is None
-        assert made.writer.counts.writes == 3 == made.requests("create", "patch", "delete")
+        assert made.writer.counts.writes == made.counters.confirmed == 3 == made.requests("create", "patch", "delete")
 
 
 async def test_a_hundred_changes_of_one_object_are_one_write() -> None:
@@ -381,23 +387,23 @@ def item(name: str, version: int, uid: str = "u1", nodes: int = 0) -> Custom:
     return msgspec.json.decode(json.dumps(text), type=Custom)
 
 
-def nodes_of(found: ObservedObjects) -> dict[str, int]:
-    return {name: each.status["nodes"] for name, each in found.objects.items()}
+def nodes_of(cache: ObjectCache[Custom]) -> dict[str, int]:
+    return {name: json.loads(bytes(item.status))["nodes"] for name, item in cache.objects.items()}
 
 
 async def test_an_older_event_never_replaces_a_newer_answer() -> None:
-    found = ObservedObjects(lambda: 5.0)
+    found = named_objects()
     changed: list[str] = []
-    found.on_change = changed.append
+    found.subscribe(lambda item: changed.append(item.metadata.name))
     found.list_began()
     found.present(item("a", 10))
-    assert not found.objects and not found.listed.is_set(), "a list counts when it is complete"
+    assert not found.objects and not found.is_complete, "a list counts when it is complete"
     found.list_completed(went_back=False)
-    assert found.listed.is_set() and nodes_of(found) == {"a": 0}
-    found.saw(item("a", 12, nodes=2))
+    assert found.is_complete and nodes_of(found) == {"a": 0}
+    found.put(item("a", 12, nodes=2))
     found.present(item("a", 11, nodes=1))
     assert nodes_of(found) == {"a": 2}
-    found.saw_none("a", 20)
+    found.forget("a", 20)
     found.present(item("a", 15, nodes=1))
     assert not found.objects, "it was deleted later"
     found.present(item("a", 21, "u2", nodes=3))
@@ -407,7 +413,7 @@ async def test_an_older_event_never_replaces_a_newer_answer() -> None:
 
 
 async def test_after_a_restored_backup_the_list_counts_whatever_its_versions() -> None:
-    found = ObservedObjects(lambda: 5.0)
+    found = named_objects()
     for went_back, version in ((False, 100), (False, 90), (True, 90)):
         found.list_began()
         found.present(item("a", version, nodes=version))
@@ -419,9 +425,9 @@ async def test_after_a_restored_backup_the_list_counts_whatever_its_versions() -
 
 
 async def test_an_object_that_was_created_during_a_list_is_found_again_by_the_watch_after_it() -> None:
-    found = ObservedObjects(lambda: 5.0)
+    found = named_objects()
     found.list_began()
-    found.saw(item("a", 105))
+    found.put(item("a", 105))
     found.list_completed(went_back=False)
     assert not found.objects, "the server answered the list as of an earlier version"
     found.present(item("a", 105))

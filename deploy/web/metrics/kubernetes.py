@@ -11,7 +11,7 @@ from commands.kubernetes.object_edge import ObjectEdge
 from deploy.composition.kubernetes_edge import KubernetesEdge
 from deploy.web.metrics import catalog
 from drivers.kubernetes.event_writer import EventWriter
-from drivers.kubernetes.status import StatusEdge
+from drivers.kubernetes.writer import Writer
 from schemas.resources.compute_domain import UPSTREAM_KINDS
 
 
@@ -46,8 +46,8 @@ def _samples(edge: KubernetesEdge) -> Iterator[_Sample]:
     yield _Sample(catalog.KUBERNETES_NODES_RETAINED, (), edge.nodes.retained)
     if edge.event_writer is not None:
         yield from _events(edge, edge.event_writer)
-    if edge.status is not None:
-        yield from _statuses(edge.status)
+    if edge.writer is not None:
+        yield from _writes(edge.writer)
     if edge.objects is not None:
         yield from _objects(edge.objects)
     if edge.clique_writer is not None and edge.pods is not None:
@@ -57,8 +57,8 @@ def _samples(edge: KubernetesEdge) -> Iterator[_Sample]:
         yield _Sample(catalog.KUBERNETES_CLAIMS_RETAINED, (), sum(edge.pods.retained.values()))
 
 
-def _statuses(status: StatusEdge) -> Iterator[_Sample]:
-    counts = status.writer.counts
+def _writes(writer: Writer) -> Iterator[_Sample]:
+    counts = writer.counts
     for result, count in (
         ("written", counts.writes),
         ("conflict", counts.conflicts),

@@ -15,8 +15,10 @@ import msgspec
 
 from commands.kubernetes.list_watch import ListWatch
 from commands.kubernetes.pod_edge import PodEdge
+from drivers.kubernetes.clique_targets import CliqueSources
 from drivers.kubernetes.clique_writer import CliqueWriter
-from drivers.kubernetes.object_writes import RequestBudget
+from drivers.kubernetes.request_budget import RequestBudget
+from drivers.kubernetes.writer import Writer
 from eventstore.log import CLIQUES
 from eventstore.replicas.replica import Answer, Replica
 from projections.cliques.state import CliquesState
@@ -63,6 +65,7 @@ class CliqueCluster:
         """The newest pod that the test made of each node."""
         self.reported: list[ObjectEvent] = []
         self.edge: PodEdge
+        self.requests: Writer
         self.writer: CliqueWriter
         self._tasks: list[asyncio.Task[None]] = []
         self._running: dict[str, asyncio.Task[None]] = {}
@@ -92,18 +95,9 @@ class CliqueCluster:
             rng=self.plane.rng(),
             report=self.reported.append,
         )
-        self.writer = CliqueWriter(
-            self.replica,
-            self.plane.ranks(REPLICA),
-            self.api,
-            namespace=self.namespace,
-            pods=pods,
-            cliques=cliques,
-            domains=domains,
-            mode=mode,
-            budget=RequestBudget(50.0),
-            rng=self.plane.rng(),
-        )
+        sources = CliqueSources(self.replica, self.namespace, pods, cliques, domains, mode)
+        self.requests = Writer(self.api, RequestBudget(50.0), rng=self.plane.rng())
+        self.writer = CliqueWriter(sources, self.plane.ranks(REPLICA), self.requests)
         clique_path = COMPUTE_DOMAIN_CLIQUE.path(self.namespace)
         domain_path = COMPUTE_DOMAIN.path(self.namespace)
         self._tasks = [
@@ -113,6 +107,7 @@ class CliqueCluster:
                 ListWatch(self.api, clique_path, CliqueObject, cliques, rng=self.plane.rng()).run(),
                 ListWatch(self.api, domain_path, DomainObject, domains, rng=self.plane.rng()).run(),
                 self.edge.run(),
+                self.requests.run(),
                 self.writer.run(),
             )
         ]

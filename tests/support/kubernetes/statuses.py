@@ -6,9 +6,11 @@ from functools import partial
 from typing import Any
 
 from commands.kubernetes.list_watch import ListWatch
-from drivers.kubernetes.object_writes import RequestBudget
+from drivers.kubernetes.request_budget import RequestBudget
 from drivers.kubernetes.status import StatusEdge
+from drivers.kubernetes.writer import Writer
 from eventstore.log import FLEET_0
+from projections.kubernetes.object_cache import named_objects
 from projections.kubernetes.object_events import ObjectEvent
 from projections.kubernetes.zone_notices import ZoneNotices
 from schemas.events import Envelope, HoldApproved, NodesJoined, PolicySet
@@ -28,6 +30,7 @@ class Statuses:
         self.plane = made
         self.api = api
         self.edges: dict[str, StatusEdge] = {}
+        self.writers: dict[str, Writer] = {}
         self.reported: list[ObjectEvent] = []
 
     async def install(self) -> None:
@@ -37,20 +40,22 @@ class Statuses:
     async def start(self, name: str, *, notices: ZoneNotices | None = None) -> StatusEdge:
         life = await self.plane.start(name, "api", "kubernetes", is_ready=False)
         replica, ranks = life.replica, self.plane.ranks(name)
+        writer = self.writers[name] = Writer(self.api, RequestBudget(1_000.0), rng=self.plane.rng())
+        caches = {kind: named_objects() for kind in KINDS}
         found = StatusEdge(
             replica,
             ranks,
-            self.api,
-            RequestBudget(1_000.0),
+            writer,
+            caches,
             notices=notices,
             report=self.reported.append,
             now_ms=self.plane.now_ms,
-            rng=self.plane.rng(),
         )
-        for kind, handler in found.handlers.values():
-            watch = ListWatch(self.api, kind.path(), Custom, handler, rng=self.plane.rng())
+        for kind, cache in caches.items():
+            watch = ListWatch(self.api, kind.path(), Custom, cache, rng=self.plane.rng())
             found.follow(kind.plural, partial(_is_current, watch))
             self.plane.spawn(name, watch.run())
+        self.plane.spawn(name, writer.run())
         self.plane.spawn(name, found.run())
         self.edges[name] = found
         await replica.ready()
