@@ -198,7 +198,10 @@ def owners_of(
 
 def domain_status(state: CliquesState, domain: DomainObject, pods: DaemonPods) -> DomainStatus:
     """The status of a domain: the nodes of its cliques, then the nodes without a fabric. It is ready if it has at least
-    `numNodes` nodes, and all of them are ready."""
+    `numNodes` nodes, and all of them are ready.
+
+    A row stays while its pod's claim is not in the fold yet: the claim requests the index of this row.
+    """
     uid = domain.metadata.uid
     nodes: dict[str, NodeRow] = {}
     for key in sorted(state.domains.get(uid, ())):
@@ -206,6 +209,9 @@ def domain_status(state: CliquesState, domain: DomainObject, pods: DaemonPods) -
         for index, member, name in _holders(state, of):
             address = member.address or FREE_SLOT_ADDRESS
             nodes.setdefault(name, NodeRow(name, address, of.clique, index, _status(member)))
+    for row in (domain.status.nodes if domain.status is not None else None) or ():
+        if row.name not in nodes and _is_claiming(state, CliqueId(uid, row.clique_id), row.name, pods):
+            nodes[row.name] = row
     for name, pod in sorted(pods.newest_by_node(uid, "").items()):
         if name and pod.address and name not in nodes:
             status = READY if pod.is_ready else NOT_READY
@@ -256,6 +262,15 @@ def _holders(state: CliquesState, of: CliqueId) -> Iterator[tuple[int, CliqueMem
     found = state.cliques.get(of.key)
     for index, node in sorted(found.holders.items()) if found is not None else ():
         yield index, state.members.rows[f"{of.key}/{node}"], node_name(node)
+
+
+def _is_claiming(state: CliquesState, of: CliqueId, name: str, pods: DaemonPods) -> bool:
+    """Whether a node has a pod that can claim an index of a clique, and the fold has no claim of the node."""
+    pod = pods.newest_by_node(of.domain, of.clique).get(name)
+    if pod is None or not pod.can_claim:
+        return False
+    found = state.cliques.get(of.key)
+    return found is None or all(node_name(node) != name for node in (*found.holders.values(), *found.queue))
 
 
 def _status(member: CliqueMember) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from eventstore.ids import envelope, uuid7
 from eventstore.log import CLIQUES
 from schemas.events import DaemonReadinessReported, IndicesClaimed, IndicesReleased
 from schemas.kubernetes.api import GONE, ApiError
-from schemas.resources.compute_domain import COMPUTE_DOMAIN_CLIQUE
+from schemas.resources.compute_domain import COMPUTE_DOMAIN, COMPUTE_DOMAIN_CLIQUE
 from tests.contract.clique_scenarios import address, fill, row
 from tests.contract.test_clique_scenarios import simulated
 from tests.support.kubernetes.clique_cluster import CLIQUE, CliqueCluster
@@ -168,6 +169,27 @@ async def test_failed_appends_are_stated_again() -> None:
         assert not east.folded(domain)
         east.plane.log.failures.append_error = None
         await east.until_indices(domain, {"n0": 0})
+
+
+async def test_the_status_of_a_domain_keeps_its_rows_until_their_claims_are_folded() -> None:
+    """A claim takes its index from the row: whoever writes the status earlier would lose the index."""
+    async with simulated() as east:
+        domain = await east.create_domain()
+        rows: list[dict[str, Any]] = [
+            {"name": node, "ipAddress": address(number), "cliqueID": CLIQUE, "index": index, "status": "Ready"}
+            for number, (node, index) in enumerate((("a", 4), ("b", 17), ("gone", 2)))
+        ]
+        path = COMPUTE_DOMAIN.path(east.namespace, "cd", "status")
+        await east.api.patch(path, {"status": {"status": "Ready", "nodes": rows}}, "merge")
+        for row in rows[:2]:
+            await east.create_pod(row["name"], domain, row["ipAddress"])
+        east.plane.log.failures.append_error = LogUnavailable("no leader")
+        east.start_edge()
+        await asyncio.sleep(5.0)
+        kept = (await east.domain_status())["nodes"]
+        assert {row["name"]: row["index"] for row in kept} == {"a": 4, "b": 17}
+        east.plane.log.failures.append_error = None
+        await east.until_indices(domain, {"a": 4, "b": 17})
 
 
 async def test_a_claim_without_a_pod_is_released_by_its_caller_only() -> None:
