@@ -106,8 +106,8 @@ async def test_a_status_is_written_once_whatever_becomes_of_the_first_attempt(
             is_committed = not isinstance(fault, Refusal) or fault.is_committed
             assert len(found.attempts(zone)) == (1 if is_committed else 2), zone
         (kubernetes,) = found.plane.parts.kubernetes
-        assert kubernetes.status is not None
-        counts = kubernetes.status.writer.counts
+        assert kubernetes.writer is not None
+        counts = kubernetes.writer.counts
         assert counts.conflicts == 1 and counts.throttled and counts.unknown >= 4 and not counts.given_up
         assert not repeated(found.proxy.committed)
 
