@@ -71,8 +71,8 @@ class PlaneClient:
         return self._retries.servers
 
     async def command(self, method: str, request: Any) -> pb.CommandResult:
-        """Send a command. Repeat it under its id while no server responds or its outcome is unknown. Raises
-        CallFailed."""
+        """Send a command, and repeat the command under its id while no server responds or the outcome is unknown.
+        Raises CallFailed."""
         request.command_id = request.command_id or uuid7(self._now_ms(), self._rng)
         answer: pb.CommandResult = await self._call(CommandsStub, method, request, _is_known)
         return answer

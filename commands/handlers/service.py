@@ -114,5 +114,6 @@ class CommandsService:
         return await self._handler.handle(fleet.thaw_writes, request, call)
 
     async def _edit(self, build_event: EventBuilder[R], request: R, call: Call) -> pb.CommandResult:
-        """Handle a command that may be held. Repeated under its id, it returns the present status of its hold."""
+        """Handle a command that may be held. If the command is repeated under its id, the result is the present status
+        of its hold."""
         return self._reader.with_hold(await self._handler.handle(build_event, request, call))

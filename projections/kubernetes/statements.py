@@ -2,8 +2,8 @@
 
 An edge submits each spec once. The field `stated` of the object's status has the digest of the last submitted spec. So
 a restarted edge does not submit that spec again, even if it was rejected, or if another command has changed its values
-since. A cluster that was restored from a backup has its old specs together with their old statuses, so the edge does
-not submit these specs again either.
+since. In a cluster that was restored from a backup, each old spec has its old status. So the edge does not submit these
+specs again either.
 
 The result of a spec becomes the condition Accepted of the object. The edge puts results into a table, and the writer of
 statuses reads them from it, because only the writer decides what to write.

@@ -1,8 +1,8 @@
 """A rule table on a device: validation of frames, and the table after each. Pure.
 
-This is the device's own check, independent of the code that built the frame. It never goes back to an older (epoch,
-version), accepts a delta only on the table that the delta starts from, and computes the new table and its digest before
-it changes anything. An invalid frame is refused with a sentence, and the last good table stays.
+This is the device's own check, independent of the code that built the frame. The device never goes back to an older
+(epoch, version). It accepts a delta only on the table that the delta starts from. It computes the new table and the
+digest before it changes anything. An invalid frame is refused with a sentence, and the last good table stays.
 
 Tables are values: a delta yields a new one that shares every untouched set with the old. So a thousand simulated
 devices of one version hold one table, and a device can go from the old to the new in steps.

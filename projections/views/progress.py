@@ -171,8 +171,8 @@ class Latencies:
 
 
 def _reach(zone: str, numbers: list[int], ordinals: int, installs: InstallsState) -> _LevelCounts:
-    """DPUs at each level of the newest version. A DPU that has it in hardware also applied it, and one that applied
-    it also received it."""
+    """DPUs at each level of the newest version. A DPU that has the version in hardware has also applied it, and a DPU
+    that has applied the version has also received it."""
     row = installs.version(zone, numbers[-1])
     assert row is not None, f"{zone} has no row of its version {numbers[-1]}"
     there = BitMap(number for number in range(ordinals.bit_length()) if ordinals >> number & 1)

@@ -1,6 +1,6 @@
 """Members of the fleet, as rows, and the columns of a MembershipChanged.
 
-A member's row has its state as its zone forwarded it last. A state that is in the rule tables also has a slot
+A member's row has the state that the member's zone forwarded last. A state that is in the rule tables also has a slot
 (`slot_table`). While a hold delays the newest state of a member, that state has no slot, and the previous states that
 stay in the tables have slots of their own. A node that left while a hold retains one of its states keeps its row,
 marked `held`.

@@ -139,8 +139,8 @@ class PreviousLists:
         self._of_zone: dict[str, tuple[PreviousList, ...]] = {}
 
     def of(self, name: str, info: FleetZone) -> tuple[PreviousList, ...]:
-        """The previous lists of a zone, oldest first. A list of its label set counts only from the version at which the
-        zone got these labels."""
+        """The previous lists of a zone, oldest first. The lists of the zone's label set count only from the version at
+        which the zone got these labels."""
         changes = self._of_labels.get(selector(info.labels), ())
         if not info.labels_version:
             return changes

@@ -69,7 +69,7 @@ INSTALLING = frozenset(PROVISIONING) - {NODE_EFFECT_REMOVAL}
 """Phases that count as a parallel install: from admission until only the Node Effect Removal is left."""
 
 ALTERING = frozenset(PROVISIONING[PROVISIONING.index(CONFIG_FIRMWARE) : -1])
-"""Steps that alter the device: from the first of them on, it cannot serve with its former image."""
+"""Steps that alter the device. From the first of these steps on, the device cannot serve with its former image."""
 
 INSTALLED = frozenset(PROVISIONING[PROVISIONING.index(OS_INSTALLING) : -1])
 """Steps after which the device must run the target image."""
