@@ -70,6 +70,8 @@ CHECK_S = 60.0
 MAX_REFUSED = 1_000
 """Maximum number of remembered refused verdicts. At this limit all are forgotten, and the edge may submit them
 again."""
+_LOGGED = frozenset((1, 10, 100, 1_000, 10_000))
+"""Values of `_unread` at which a warning is logged: a server may be away for hours."""
 NEEDS_APPROVAL = "NeedsApproval"
 """The reason of the condition of a spec whose change is held."""
 
@@ -110,6 +112,8 @@ class ObjectEdge:
         self._rng = rng
         self._report = report
         self._checked_s = -CHECK_S
+        self._unread = 0
+        """Consecutive failures to read the admission policies."""
         self._dirty: set[_Key] = set()
         self._suspended: dict[_Key, str] = {}
         """Digests of the specs that were listed by an API server after its restore from a backup. These specs may be
@@ -209,8 +213,11 @@ class ObjectEdge:
         try:
             missing = await missing_policy(self._api)
         except ApiError as error:
-            logger.warning("admission policies not read, retrying: %s", error, extra={"source": self._source})
+            self._unread += 1
+            if self._unread in _LOGGED:
+                logger.warning("admission policies not read, retrying: %s", error, extra={"source": self._source})
             return False
+        self._unread = 0
         if missing and missing != self.missing_admission:
             logger.warning("specs and verdicts are not submitted: %s", missing, extra={"source": self._source})
         self._checked_s, self.missing_admission = now_s, missing

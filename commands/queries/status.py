@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 from eventstore.log import ZONES, Partition
 from eventstore.replicas.beacons import Beacon
 from eventstore.replicas.folded_log import FoldedLog
-from eventstore.replicas.status import PartitionStatus
+from eventstore.replicas.status import PartitionStatus, SourceStatus
 from projections.rules.rule import Holdings
 from schemas.api import dpuplane_pb2 as pb
 
@@ -31,7 +31,7 @@ class StatusReporter:
     `alive` returns the latest beacons. `stalled` returns the partitions that are not forwarded, with the reason.
     `dpus_ahead_of_log` returns the number of DPUs of our relay whose tables are newer than the (restored) log.
     `clock_faults` returns the clocks that are off. `revocations_fault` returns the reason why our revocation list could
-    not be loaded.
+    not be loaded. `sources` returns our edges for Kubernetes clusters.
     """
 
     def __init__(
@@ -47,10 +47,12 @@ class StatusReporter:
         dpus_ahead_of_log: Callable[[], int] = lambda: 0,
         clock_faults: Callable[[], Iterable[str]] = tuple,
         revocations_fault: Callable[[], str] = lambda: "",
+        sources: Callable[[], Iterable[SourceStatus]] = tuple,
     ) -> None:
         self._clock_faults = clock_faults
         self._dpus_ahead_of_log = dpus_ahead_of_log
         self._revocations_fault = revocations_fault
+        self._sources = sources
         self._folds = folds
         self._location = location
         self._roles = roles
@@ -100,6 +102,7 @@ class StatusReporter:
             partitions=map(_partition, self._folds.partitions_status()),
             dpus_ahead_of_log=self._dpus_ahead_of_log(),
             revocations_fault=self._revocations_fault(),
+            sources=map(_source, self._sources()),
             supports=_supports(self._folds.supports()),
         )
 
@@ -113,12 +116,23 @@ def _other(beacon: Beacon) -> pb.Replica:
         partitions=map(_partition, beacon.partitions),
         dpus_ahead_of_log=beacon.dpus_ahead_of_log,
         revocations_fault=beacon.revocations_fault,
+        sources=map(_source, beacon.sources),
         supports=_supports(beacon.supports),
     )
 
 
 def _supports(found: Mapping[str, Sequence[int]]) -> dict[str, pb.FoldVersions]:
     return {topic: pb.FoldVersions(versions=versions) for topic, versions in found.items()}
+
+
+def _source(status: SourceStatus) -> pb.SourceStatus:
+    return pb.SourceStatus(
+        source=status.source,
+        watched=status.is_watched,
+        nodes=status.nodes,
+        refused=status.refused,
+        retained=status.retained,
+    )
 
 
 def _partition(status: PartitionStatus) -> pb.PartitionStatus:

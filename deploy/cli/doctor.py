@@ -16,6 +16,7 @@ from deploy.cli import output as out
 from deploy.cli.serve import serve
 from deploy.clock import now_ms
 from deploy.operations.doctor.host import Finding, check_host
+from deploy.operations.doctor.kubernetes import check_sources
 from deploy.operations.doctor.log import check_log
 from deploy.settings.settings import BadSettings, Settings, load_settings
 
@@ -31,7 +32,8 @@ _FLAGS = [parameter for parameter in serve.params if parameter.name not in ("log
 
 @click.command(params=[*_FLAGS, _OUTPUT], epilog="Example: dpuplane doctor --data plane")
 def doctor(config: Path | None, output: str, **flags: object) -> None:
-    """Check the environment of a process: program, folders, ports, certificates, brokers, topics, clocks, replicas.
+    """Check the environment of a process: program, folders, ports, certificates, brokers, topics, clocks, replicas,
+    source clusters.
 
     Run it with the flags, environment and file of `dpuplane serve`. It changes nothing. Each line is ok, or names a
     fault and its remedy; exit status 1 if there is a fault.
@@ -56,7 +58,8 @@ def doctor(config: Path | None, output: str, **flags: object) -> None:
 
 
 async def _check(settings: Settings) -> list[Finding]:
-    return check_host(settings, now_ms()) + await check_log(settings, random.Random())
+    log = await check_log(settings, random.Random())
+    return check_host(settings, now_ms()) + log + await check_sources(settings)
 
 
 def _line(finding: Finding) -> str:

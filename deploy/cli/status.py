@@ -52,6 +52,7 @@ def verdict(found: pb.Status) -> str:
         *(f"{len(found.clock_faults)} clock faults" for _ in found.clock_faults[:1]),
         *("DPUs hold newer tables than this log" for r in found.replicas if r.dpus_ahead_of_log),
         *("revoked certificates not read" for r in found.replicas if r.revocations_fault),
+        *(f"source {name} not watched" for name in _unwatched(found.replicas)),
     ]
     quarantined = max((sum(p.quarantined for p in r.partitions) for r in found.replicas), default=0)
     look = [
@@ -106,6 +107,7 @@ def summary(found: pb.Status) -> list[tuple[str, str]]:
             for r in found.replicas
             if r.revocations_fault
         ),
+        *((f"source {s.source}", _edge(r, s)) for r in found.replicas for s in r.sources),
         *((f"not forwarded {s.partition}", s.reason) for s in found.stalled),
         *(("clock", fault) for fault in found.clock_faults),
     ]
@@ -121,6 +123,21 @@ def _print_partitions(replicas: Sequence[pb.Replica]) -> None:
                 for p in replica.partitions
             ),
         )
+
+
+def _unwatched(replicas: Sequence[pb.Replica]) -> list[str]:
+    """The source clusters that no replica watches at present."""
+    watched = {source.source for replica in replicas for source in replica.sources if source.watched}
+    return sorted({source.source for replica in replicas for source in replica.sources} - watched)
+
+
+def _edge(replica: pb.Replica, source: pb.SourceStatus) -> str:
+    """The state of an edge in one line."""
+    watched = f"{'' if source.watched else 'not '}watched by {replica.name}"
+    why = [] if source.watched else ["its API server does not respond"]
+    refused = [f"{source.refused} refused"] if source.refused else []
+    retained = [f"{source.retained} stay that it lists no more"] if source.retained else []
+    return "; ".join([watched, *why, ", ".join([f"{source.nodes} Nodes", *refused, *retained])])
 
 
 def _addresses(replica: pb.Replica) -> str:

@@ -24,6 +24,7 @@ from drivers.kubernetes.status import StatusEdge
 from drivers.kubernetes.writer import Writer
 from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
+from eventstore.replicas.status import SourceStatus
 from projections.kubernetes.clique_objects import Mode
 from projections.kubernetes.daemon_pods import DaemonPods
 from projections.kubernetes.event_queue import EventQueue
@@ -116,6 +117,12 @@ class KubernetesEdge:
                 self._add_status(api, self.writer)
             for part in self._parts():
                 tasks.create_task(part.run())
+
+    def status_of_source(self) -> SourceStatus:
+        """The state of the edge, for status pages."""
+        watch, nodes = self.watches.get("nodes"), self.nodes
+        is_watched = watch is not None and watch.is_current
+        return SourceStatus(self.source, is_watched, nodes.count, len(nodes.refused), nodes.retained)
 
     def _parts(self) -> Iterator[Any]:
         yield self.nodes

@@ -66,6 +66,7 @@ from eventstore.log import EventLog
 from eventstore.replicas.beacons import Beacon, Beacons, Ranks, SingleReplica
 from eventstore.replicas.clock_skew import ClockSkew
 from eventstore.replicas.replica import Replica
+from eventstore.replicas.status import SourceStatus
 from projections.fold_states import FoldStates
 
 if TYPE_CHECKING:
@@ -300,6 +301,7 @@ class Plane:
             stalled=lambda: stall_detector.reasons,
             dpus_ahead_of_log=self._dpus_ahead_of_log,
             revocations_fault=self._revocations_fault,
+            sources=self._sources,
             clock_faults=self.clocks.faults,
         )
         past = (
@@ -348,12 +350,16 @@ class Plane:
             rng=self._rng,
             dpus_ahead_of_log=self._dpus_ahead_of_log,
             revocations_fault=self._revocations_fault,
+            sources=self._sources,
             clocks=self.clocks,
         )
         return self._beacons
 
     def _dpus_ahead_of_log(self) -> int:
         return 0 if self.relay is None else self.relay.dpus_ahead_of_log()
+
+    def _sources(self) -> list[SourceStatus]:
+        return [edge.status_of_source() for edge in self.parts.kubernetes]
 
     def _revocations_fault(self) -> str:
         return "" if self.security is None else self.security.revocations_fault

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from random import Random
 from typing import Protocol
@@ -26,7 +26,7 @@ from eventstore.log import REPLICAS, EventLog, Partition, Record
 from eventstore.replicas.clock_skew import LOG, ClockSkew
 from eventstore.replicas.log_follower import Backoff
 from eventstore.replicas.replica import Replica
-from eventstore.replicas.status import PartitionStatus
+from eventstore.replicas.status import PartitionStatus, SourceStatus
 from eventstore.state_store.store import digest_bytes
 
 EVERY_S = 0.5
@@ -45,6 +45,7 @@ class Beacon(msgspec.Struct, frozen=True, kw_only=True):
     """A replica's report about itself. `supports` lists the fold versions whose rules the replica has, by topic.
     `dpus_ahead_of_log` counts the DPUs at the replica's relay whose tables are newer than the log. `now_ms` is the time
     by the replica's clock. `revocations_fault` is the reason why the replica could not load its revocation list.
+    `sources` are the replica's edges for Kubernetes clusters.
     """
 
     replica: str
@@ -56,6 +57,7 @@ class Beacon(msgspec.Struct, frozen=True, kw_only=True):
     dpus_ahead_of_log: int = 0
     now_ms: int = 0
     revocations_fault: str = ""
+    sources: list[SourceStatus] = []
 
 
 class Ranks(Protocol):
@@ -99,12 +101,14 @@ class Beacons:
         rng: Random,
         dpus_ahead_of_log: Callable[[], int] = lambda: 0,
         revocations_fault: Callable[[], str] = lambda: "",
+        sources: Callable[[], Iterable[SourceStatus]] = tuple,
         clocks: ClockSkew | None = None,
     ) -> None:
         self.divergences = 0
         self._clocks = clocks
         self._dpus_ahead_of_log = dpus_ahead_of_log
         self._revocations_fault = revocations_fault
+        self._sources = sources
         self._log = log
         self._replica = replica
         self._roles = list(roles)
@@ -163,6 +167,7 @@ class Beacons:
             supports=self._replica.supports(),
             dpus_ahead_of_log=self._dpus_ahead_of_log(),
             revocations_fault=self._revocations_fault(),
+            sources=list(self._sources()),
             now_ms=self._clocks.now_ms() if self._clocks else 0,
             partitions=[partition._replace(marks=partition.marks[-1:]) for partition in status],
         )

@@ -27,6 +27,17 @@ class PartitionStatus(NamedTuple):
     lag: int
 
 
+class SourceStatus(NamedTuple):
+    """The edge of a replica for one Kubernetes cluster. `is_watched` is false while the API server does not respond.
+    `retained` nodes stay although the cluster lists them no more."""
+
+    source: str
+    is_watched: bool
+    nodes: int
+    refused: int
+    retained: int
+
+
 def status_of(folded: FoldedPartition, end: int) -> PartitionStatus:
     """The status of one partition, given the last known end of its log."""
     return PartitionStatus(

@@ -1408,7 +1408,7 @@ class LogLocation(_message.Message):
     def __init__(self, engine: _Optional[str] = ..., data: _Optional[str] = ..., bootstrap: _Optional[_Iterable[str]] = ..., topic_prefix: _Optional[str] = ..., partition_count: _Optional[int] = ...) -> None: ...
 
 class Replica(_message.Message):
-    __slots__ = ("name", "roles", "addresses", "version", "partitions", "dpus_ahead_of_log", "supports", "revocations_fault")
+    __slots__ = ("name", "roles", "addresses", "version", "partitions", "dpus_ahead_of_log", "supports", "revocations_fault", "sources")
     class AddressesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -1431,6 +1431,7 @@ class Replica(_message.Message):
     DPUS_AHEAD_OF_LOG_FIELD_NUMBER: _ClassVar[int]
     SUPPORTS_FIELD_NUMBER: _ClassVar[int]
     REVOCATIONS_FAULT_FIELD_NUMBER: _ClassVar[int]
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
     name: str
     roles: _containers.RepeatedScalarFieldContainer[str]
     addresses: _containers.ScalarMap[str, str]
@@ -1439,7 +1440,22 @@ class Replica(_message.Message):
     dpus_ahead_of_log: int
     supports: _containers.MessageMap[str, FoldVersions]
     revocations_fault: str
-    def __init__(self, name: _Optional[str] = ..., roles: _Optional[_Iterable[str]] = ..., addresses: _Optional[_Mapping[str, str]] = ..., version: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[PartitionStatus, _Mapping]]] = ..., dpus_ahead_of_log: _Optional[int] = ..., supports: _Optional[_Mapping[str, FoldVersions]] = ..., revocations_fault: _Optional[str] = ...) -> None: ...
+    sources: _containers.RepeatedCompositeFieldContainer[SourceStatus]
+    def __init__(self, name: _Optional[str] = ..., roles: _Optional[_Iterable[str]] = ..., addresses: _Optional[_Mapping[str, str]] = ..., version: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[PartitionStatus, _Mapping]]] = ..., dpus_ahead_of_log: _Optional[int] = ..., supports: _Optional[_Mapping[str, FoldVersions]] = ..., revocations_fault: _Optional[str] = ..., sources: _Optional[_Iterable[_Union[SourceStatus, _Mapping]]] = ...) -> None: ...
+
+class SourceStatus(_message.Message):
+    __slots__ = ("source", "watched", "nodes", "refused", "retained")
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    WATCHED_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    RETAINED_FIELD_NUMBER: _ClassVar[int]
+    source: str
+    watched: bool
+    nodes: int
+    refused: int
+    retained: int
+    def __init__(self, source: _Optional[str] = ..., watched: _Optional[bool] = ..., nodes: _Optional[int] = ..., refused: _Optional[int] = ..., retained: _Optional[int] = ...) -> None: ...
 
 class PartitionStatus(_message.Message):
     __slots__ = ("partition", "position", "lag_records", "fold_version", "digest", "digest_position", "running_hash", "quarantined", "halted")

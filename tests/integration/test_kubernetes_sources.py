@@ -11,7 +11,10 @@ from typing import Any
 
 import aiohttp
 import pytest
+from click.testing import CliRunner
 
+from deploy.cli import cli
+from deploy.operations.doctor.kubernetes import check_sources
 from deploy.process.plane import Plane
 from deploy.settings.settings import load_settings
 from drivers.kubernetes.client import connect
@@ -71,6 +74,13 @@ async def metrics(plane: Plane) -> list[str]:
         return (await response.text()).splitlines()
 
 
+async def status(plane: Plane) -> str:
+    """What `dpuplane status` prints."""
+    ran = await asyncio.to_thread(CliRunner().invoke, cli, ["status", "--server", plane.addresses["api"]])
+    assert not ran.exit_code, ran.output
+    return str(ran.output)
+
+
 async def test_nodes_of_one_name_in_two_clusters_are_two_nodes_and_both_clusters_show_the_zone(
     tmp_path: Path, sources: tuple[Source, Source]
 ) -> None:
@@ -112,6 +122,10 @@ async def test_a_cluster_whose_api_server_is_away_stops_nothing_of_the_other_one
         async with asyncio.timeout(PATIENCE_S):
             while 'dpuplane_kubernetes_watch_current{resource="nodes",source="west"} 0.0' not in await metrics(plane):
                 await asyncio.sleep(0.2)
+        said = await status(plane)
+        assert "wrong: source west not watched\n" in said
+        assert f"watched by {plane.name}; 1 Nodes" in said
+        assert f"not watched by {plane.name}; its API server does not respond; 2 Nodes" in said
         await west.cluster.start()
         await west.nodes.delete("n2")
         await until(lambda: set(zones_of(plane)) == {"east/n2", "west/n1"})
@@ -130,3 +144,22 @@ async def test_a_missing_file_is_named_before_anything_is_created(tmp_path: Path
         async with Plane.start(settings, now_ms=now_ms, rng=random.Random(3)):
             pass
     assert not (tmp_path / "plane").exists()
+
+
+async def test_doctor_checks_each_source_cluster(tmp_path: Path, sources: tuple[Source, Source]) -> None:
+    east, west = sources
+    flags: dict[str, object] = {"data": tmp_path / "plane", "kubeconfig": f"{given(east, west)},none={tmp_path}/none"}
+    found = {each.check: each for each in await check_sources(load_settings(flags, None, {}))}
+    assert {name: each.ok for name, each in found.items()} == {
+        "source east": True,
+        "source west": True,
+        "source none": False,
+    }
+    assert "cannot be used" in found["source none"].found
+    flags |= {"kubeconfig": f"west={west.cluster.kubeconfig()}", "kubernetes_status": True}
+    (undefined,) = await check_sources(load_settings(flags, None, {}))
+    assert undefined.found.startswith("rulepolicies not listed"), "only racks are defined there"
+    assert undefined.advice.startswith("kubectl apply -f deploy/kubernetes/crds")
+    west.cluster.kill("kube-apiserver")
+    (away,) = await check_sources(load_settings(flags, None, {}))
+    assert away.advice.startswith("start the API server or repair the network")

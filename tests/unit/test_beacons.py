@@ -15,6 +15,7 @@ from eventstore.errors import AppendUnknown
 from eventstore.log import FLEET_0, REPLICAS, Partition
 from eventstore.replicas.beacons import EVERY_S, FRESH_S, Beacon, Beacons, SingleReplica
 from eventstore.replicas.clock_skew import LOG, ClockSkew
+from eventstore.replicas.status import SourceStatus
 from tests.support.memory_log import Contents, MemoryLog
 from tests.support.replicas import running, toy_replica
 from tests.support.toy_records import T0, Issuer
@@ -38,7 +39,12 @@ class ReplicasWithBeacons:
 
     @asynccontextmanager
     async def joined(
-        self, name: str, roles: Sequence[str] = ("api",), clocks: ClockSkew | None = None, fault: str = ""
+        self,
+        name: str,
+        roles: Sequence[str] = ("api",),
+        clocks: ClockSkew | None = None,
+        fault: str = "",
+        sources: Sequence[SourceStatus] = (),
     ) -> AsyncIterator[Beacons]:
         log = self.logs[name] = MemoryLog(self.contents, self.now_ms)
         replica = toy_replica(log, name=name, now_ms=self.now_ms)
@@ -53,6 +59,7 @@ class ReplicasWithBeacons:
                 version="1",
                 rng=rng,
                 revocations_fault=lambda: fault,
+                sources=lambda: sources,
                 clocks=clocks,
             )
             run = self.sending[name] = asyncio.ensure_future(beacons.run())
@@ -91,6 +98,29 @@ async def test_a_beacon_reports_a_rejected_list_of_revoked_certificates() -> Non
         )
         found = {replica.name: replica.revocations_fault for replica in board.status().replicas}
         assert found == {"one": "tls_revoked g: gone", "other": "tls_revoked f: gone"}
+
+
+async def test_a_beacon_has_the_edges_of_its_replica() -> None:
+    plane = ReplicasWithBeacons()
+    east, west = SourceStatus("east", True, 100, 2, 3), SourceStatus("west", False, 7, 0, 0)
+    async with plane.joined("one", sources=[east]) as one, plane.joined("other", sources=[west]):
+        await asyncio.sleep(3)
+        assert {beacon.replica: beacon.sources for beacon in one.alive()} == {"one": [east], "other": [west]}
+        board = StatusReporter(
+            toy_replica(plane.logs["one"], name="one", now_ms=plane.now_ms),
+            location=LogLocation("embedded"),
+            roles=["kubernetes"],
+            addresses={},
+            version="1",
+            alive=one.alive,
+            stalled=dict,
+            sources=lambda: [east],
+        )
+        sources = [each for replica in board.status().replicas for each in replica.sources]
+        assert [(each.source, each.watched, each.nodes, each.refused, each.retained) for each in sources] == [
+            east,
+            west,
+        ]
 
 
 async def test_clock_offsets_to_the_log_and_to_other_replicas_are_measured() -> None:

@@ -18,6 +18,7 @@ from commands.kubernetes.object_edge import CHECK_S, ObjectEdge
 from commands.kubernetes.users import UserNames, parse_users
 from eventstore.errors import LogUnavailable
 from eventstore.log import FLEET_0
+from projections.kubernetes.object_events import ObjectEvent, Regarding
 from projections.kubernetes.statements import Statement, StatementTable, acceptance
 from projections.rules.policies import DEFAULT
 from schemas.events import Event, HoldApproved, HoldRejected, PolicyDeleted, PolicySet, ZoneUpdated
@@ -41,6 +42,7 @@ class Admission:
     """The part of an API server that has the admission policies, with the defaults that it fills in."""
 
     def __init__(self) -> None:
+        self.is_away = False
         self.items = {(item["kind"], item["metadata"]["name"]): json.loads(json.dumps(item)) for item in ADMISSION}
         for item in self.items.values():
             if "matchConstraints" in item["spec"]:
@@ -48,6 +50,8 @@ class Admission:
                 item["spec"]["matchConstraints"]["resourceRules"][0]["scope"] = "*"
 
     async def get(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
+        if self.is_away:
+            raise ApiError(0, "Unreachable", "connection refused")
         plural, name = path.rsplit("/", 2)[1:]
         kind = "ValidatingAdmissionPolicy" + ("" if plural.endswith("policies") else "Binding")
         found = self.items.get((kind, name))
@@ -67,7 +71,17 @@ class Objects:
         assert isinstance(users, UserNames)
         replica = made.replicas["r1"]
         api: Any = self.admission
-        self.edge = ObjectEdge(replica, "east", api, users, self.statements, now_ms=made.now_ms, rng=made.rng())
+        self.reported: list[ObjectEvent] = []
+        self.edge = ObjectEdge(
+            replica,
+            "east",
+            api,
+            users,
+            self.statements,
+            now_ms=made.now_ms,
+            rng=made.rng(),
+            report=self.reported.append,
+        )
         self.items: dict[tuple[str, str], Custom] = {}
         self._version = 10
         made.spawn("r1", self.edge.run())
@@ -208,6 +222,9 @@ async def test_a_refused_spec_is_reported_and_not_repeated() -> None:
         objects.complete()
         await asyncio.sleep(5 * CHECK_S)
         assert objects.count(ZoneUpdated) == 1
+        (event,) = objects.reported
+        assert event.regarding == Regarding(DPU_RACK.api_version, "DPURack", "z1", "z1")
+        assert (event.reason, event.is_warning) == ("Refused", True)
 
 
 async def test_the_spec_of_a_user_who_is_no_principal_does_not_count() -> None:
@@ -264,7 +281,9 @@ async def test_a_verdict_on_another_change_does_not_count_and_a_rejection_goes_f
 async def test_an_edit_that_waits_is_not_stated_again_by_another_edge() -> None:
     async with plane() as made:
         await made.start("r1", "api")
-        await Objects(made).hold()
+        first = Objects(made)
+        await first.hold()
+        assert [(each.regarding.name, each.reason) for each in first.reported] == [("p", "NeedsApproval")]
         other = Objects(made)
         other.put(RULE_POLICY, "p", {"action": "drop", "priority": 1})
         await made.until(lambda: other.said(RULE_POLICY, "p")[0] == "Accepted", timeout_s=2)
@@ -285,6 +304,18 @@ async def test_nothing_counts_while_an_admission_policy_is_missing_or_differs() 
         assert objects.policies == {}, "no policy vouches for the author of this spec"
         objects.put(RULE_POLICY, "p", DROP, restate="1")
         await made.until(lambda: objects.policies == {"p": 1}, timeout_s=2)
+
+
+async def test_an_api_server_that_is_away_for_an_hour_is_logged_few_times(caplog: pytest.LogCaptureFixture) -> None:
+    async with plane() as made:
+        await made.start("r1", "api")
+        objects = Objects(made)
+        objects.admission.is_away = True
+        objects.put(RULE_POLICY, "p", DROP)
+        await asyncio.sleep(3_600)
+        assert 1 <= caplog.text.count("admission policies not read, retrying") <= 5
+        objects.admission.is_away = False
+        await made.until(lambda: objects.policies == {"p": 1}, timeout_s=5)
 
 
 async def test_a_verdict_stated_while_an_admission_policy_was_missing_never_counts() -> None:

@@ -11,6 +11,9 @@ PARTS = [
     pb.PartitionStatus(partition="zones/0", lag_records=2, quarantined=1),
     pb.PartitionStatus(partition="zones/1", lag_records=3, halted="no rule"),
 ]
+EAST = pb.SourceStatus(source="east", watched=True, nodes=100, refused=2, retained=3)
+WEST = pb.SourceStatus(source="west", nodes=7)
+WATCHED_WEST = pb.SourceStatus(source="west", nodes=7, watched=True)
 
 
 @pytest.mark.parametrize(
@@ -34,6 +37,14 @@ PARTS = [
             pb.Status(replicas=[pb.Replica(revocations_fault="gone"), pb.Replica(revocations_fault="bad")]),
             "wrong: revoked certificates not read",
         ),
+        (
+            pb.Status(replicas=[pb.Replica(sources=[EAST]), pb.Replica(sources=[WEST])]),
+            "wrong: source west not watched",
+        ),
+        (
+            pb.Status(replicas=[pb.Replica(sources=[WEST]), pb.Replica(sources=[WATCHED_WEST])]),
+            "ok: nothing is halted, held or frozen",
+        ),
     ],
 )
 def test_a_verdict_lists_all_problems(found: pb.Status, said: str) -> None:
@@ -54,3 +65,12 @@ def test_an_unloaded_list_of_revoked_certificates_is_one_line_per_replica() -> N
     replicas = [pb.Replica(name="r1", revocations_fault="tls_revoked f: line 3: no"), pb.Replica(name="r2")]
     said = [line for line in summary(pb.Status(replicas=replicas)) if line[0].startswith("revoked")]
     assert said == [("revoked on r1", "the last good list of certificates is in use: tls_revoked f: line 3: no")]
+
+
+def test_each_source_cluster_is_one_line_per_edge() -> None:
+    replicas = [pb.Replica(name="r1", sources=[EAST, WEST]), pb.Replica(name="r2", sources=[WATCHED_WEST])]
+    assert [line for line in summary(pb.Status(replicas=replicas)) if line[0].startswith("source")] == [
+        ("source east", "watched by r1; 100 Nodes, 2 refused, 3 stay that it lists no more"),
+        ("source west", "not watched by r1; its API server does not respond; 7 Nodes"),
+        ("source west", "watched by r2; 7 Nodes"),
+    ]
