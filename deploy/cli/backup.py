@@ -69,7 +69,7 @@ def restore(log_source: LogSource | None, folder: Path, generation: int | None, 
 
     Every record is checked against the backup's hashes before anything is written. The new log has a later generation,
     so that every DPU accepts its tables as newer. It starts frozen: no device is written to before
-    `dpuplane thaw --all`. Run `dpuplane verify` first: it names the devices with tables that the backup does not have.
+    `dpuplane thaw --all`. Run `dpuplane verify` first: it names the devices whose tables are newer than the backup.
     """
     if log_source is None:
         raise click.UsageError("give --data DIR, or --kafka HOST:PORT,... and --topic-prefix NAME, as the target")

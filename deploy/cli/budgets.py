@@ -1,4 +1,4 @@
-"""`dpuplane budgets`: limits of newly denied and allowed addresses, above which a change is held."""
+"""`dpuplane budgets`: limits on how many addresses a change may newly deny or allow before it is held."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TABLE = Table(
 
 @click.group()
 def budgets() -> None:
-    """List and set budgets: a share of a table, and at least a count, per 10 minutes.
+    """List and set budgets: a share of a table per 10 minutes, or a minimum count of addresses if that is more.
 
     Example: dpuplane budgets set denied-by-leave --permille 100 --min-addresses 1000
     """
@@ -58,7 +58,7 @@ def list_budgets(*, client: Client, output: Output, limit: int | None) -> None:
 def set_budget(
     *, client: Client, output: str, kind: str, permille: int | None, min_addresses: int | None, no_limit: bool
 ) -> None:
-    """Set the budget of one kind of change; --permille 1000 also means no limit.
+    """Set the budget of one kind of change. --permille 1000 has the same effect as --no-limit.
 
     KIND is denied-by-leave, denied-by-change, allowed-by-change or allowed-by-join.
 

@@ -158,7 +158,7 @@ def claim(
     uid: str,
     created: int,
 ) -> None:
-    """Claim indices for nodes, in this order. A node need not have joined; a warning tells if no zone knows it.
+    """Claim indices for nodes, in this order. A node need not have joined; if no zone has it, a warning says so.
 
     \b
     Examples:

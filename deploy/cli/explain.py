@@ -22,9 +22,10 @@ def explain(*, client: Client, output: Output, node: str, dpu: str, zone: str) -
     """Show whether DPU allows NODE, the policy that decides, and the steps that are done.
 
     The verdict is that of the rule table of the DPU's zone: for each address of the node, the protocols and ports that
-    are allowed or denied. The steps lead to the DPU: stated in its zone, accepted by fleet, intended by the zone's
-    table, sent, received, applied, in hardware. The first missing step has the reason. With --as-of, the last steps are
-    known only from what relays had reported by then.
+    are allowed or denied. A rule takes these steps to the DPU: the zone has the node, the fleet has accepted it, the
+    table of the DPU's zone has the rule, and the DPU was sent the rule, has received it, has applied it, and has it in
+    its hardware. The first missing step shows its reason. With --as-of, the steps of the DPU are those that relays had
+    reported at that time.
     """
     found: pb.Explanation = client.query("ExplainAccess", pb.ExplainAccessRequest(node=node, dpu=dpu, zone=zone))
     output.print_one(found, found.verdict, lambda: _print_explanation(found))

@@ -38,7 +38,7 @@ def holds() -> None:
 def list_holds(*, client: Client, output: Output, limit: int | None, of_command: str) -> None:
     """List the open holds.
 
-    An import, or a command about many names, is many commands: --command takes their common id.
+    An import, or a command with many names, is sent as many commands. --command takes the id that they share.
 
     Example: dpuplane holds list --output json
     """
@@ -185,7 +185,7 @@ def approve(*, client: Client, output: str, hold: int | None, of_command: str, a
 @_chosen
 @command_options
 def reject(*, client: Client, output: str, hold: int | None, of_command: str, all_holds: bool) -> None:
-    """Reject a hold for good: the allowed addresses stay, and their replacements do not count.
+    """Reject a hold for good: the addresses that are allowed now stay, and the change has no effect.
 
     A node whose leave is rejected stays in the tables until it joins again; then it may leave again. A node whose
     change is rejected keeps its earlier state until it makes another change.

@@ -126,8 +126,9 @@ def leave(
 ) -> None:
     """Remove nodes from their zone.
 
-    The command ends when fleet has decided it: `held` means that the leave is over its budget, and the rule tables keep
-    the nodes until two people approve (`dpuplane holds`). `unchanged` means that the node is not in that zone.
+    The command ends when the fleet fold has decided the leave: `held` means that the leave is over its budget, and the
+    rule tables keep the nodes until two people approve (`dpuplane holds`). `unchanged` means that the node is not in
+    that zone.
     --command-id needs --zone: an id is bound to one zone.
 
     \b

@@ -75,10 +75,10 @@ def verify(
     """Fold the log again; compare every digest with the live state, every DPU with its table, and zones with fleet.
 
     The command reads the log directly, and asks a server (--server) for the digests of replicas and DPUs. With --data
-    or --kafka and without a server, it only folds the log and compares zones with fleet: each node must be in the zone
-    and state that fleet has, and in none after it left. It prints each difference, and one line about all that is
-    equal; exit status 1 if there is a difference. With --checkpoint it folds nothing, and prints the first record that
-    is not the signed one, by number if FILE.hashes is beside FILE.
+    or --kafka and without a server, it only folds the log and compares zones with fleet: each node must have the same
+    zone and state in both, and a node that left must be in no zone. It prints each difference, and one line about all
+    that is equal; exit status 1 if there is a difference. With --checkpoint it folds nothing. It compares the log with
+    the signed hashes and prints whether they differ; with the file FILE.hashes, it names the first record that differs.
     """
     if (checkpoint is None) != (public_key is None):
         raise click.UsageError("give both --checkpoint FILE and --public-key FILE")

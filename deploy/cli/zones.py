@@ -231,8 +231,8 @@ def limit(
 def delete(*, client: Client, output: str, zone: str) -> None:
     """Delete a zone that has no node and no DPU, with its labels and limits.
 
-    A frozen zone is refused. The removal of labels and limits is a second command, which may be held like any edit of
-    labels; with --command-id it is not sent.
+    A frozen zone is refused. Labels and limits are removed by a second command, which may be held like any edit of
+    labels. With --command-id, the second command is not sent, and the labels and limits stay.
 
     Example: dpuplane zones delete rack7
     """

@@ -59,7 +59,7 @@ class RulePolicySpec(Model):
     protocol: Literal["any", "tcp", "udp", "icmp"] = "any"
     """The protocol of these packets."""
     ports: Annotated[list[PortRange], Field(max_length=MAX_PORT_RANGES)] = []
-    """Ports of the DPU; empty means all."""
+    """TCP or UDP ports; empty means all ports."""
     sources: Labels = {}
     """Labels of nodes, all of which must match; empty matches every node."""
     zones: Labels = {}
