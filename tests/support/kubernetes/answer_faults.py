@@ -33,15 +33,18 @@ def error_body(status: int, message: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerFault:
-    """A fault of one answer. The server handles the request."""
+    """A fault of one answer. The server handles the request, after `request_delay_s`."""
 
+    request_delay_s: float = 0.0
     delay_s: float = 0.0
     """Delay of the answer."""
     cut_after: float | None = None
     """Share of the answer after which the connection is reset; None if it is not."""
 
     def __str__(self) -> str:
-        return "cut answer" if self.cut_after is not None else "slow answer"
+        if self.cut_after is not None:
+            return "cut answer"
+        return "slow request" if self.request_delay_s else "slow answer"
 
 
 @dataclass(frozen=True, kw_only=True)

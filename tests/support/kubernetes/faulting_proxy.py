@@ -209,6 +209,7 @@ class FaultingProxy:
 
     async def _forward(self, request: web.Request, fault: AnswerFault | None) -> web.StreamResponse:
         body = await request.read()
+        await asyncio.sleep(fault.request_delay_s if fault is not None else 0.0)
         async with self._upstream.request(
             request.method,
             f"{self._cluster.url}{request.rel_url}",
