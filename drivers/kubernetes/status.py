@@ -7,7 +7,9 @@ apart, and take at most a tenth of the time.
 Replicas act in order of rank: each replica waits one turn longer than the previous one, and writes only the differences
 that remain then. A replica that is not the first reads the object before it writes, because its watch may be late. A
 flipped condition is written at once, another change of a status at most every 15 s, and a change of the position alone
-never. Two writers do no harm: the API server refuses a status whose position goes back.
+never. If the conditions of an object flip too often, each waits its 15 s too: another controller that writes the status
+would otherwise be answered as fast as it writes. Two writers do no harm: the API server refuses a status whose position
+goes back.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from drivers.internal_events import TURN_S
+from drivers.kubernetes.flip_limit import FlipLimit
 from drivers.kubernetes.holds import HoldObjects
 from drivers.kubernetes.observed import Observed, ObservedObjects
 from drivers.kubernetes.policies import PolicyObjects
@@ -108,6 +111,7 @@ class StatusActor:
         self.is_watching: Callable[[], bool] = lambda: True
         """Whether the list-watch of the objects is connected."""
         self._unsure_until_s = 0.0
+        self._flips = FlipLimit()
         self._objects = objects
         self._cache = cache
         self._listed = asyncio.Event()
@@ -236,13 +240,26 @@ class StatusActor:
                 logger.warning("status not written: the object has a later position than this plane's log", extra=about)
             return Wait(AHEAD_S)
         early_s = found.status_s + EVERY_S - _now_s()
-        if change is Difference.CONTENT and early_s > 0:
+        if early_s > 0 and (change is Difference.CONTENT or not self._is_flip_allowed(name)):
             return Wait(early_s)
         operations = [
             {"op": "test", "path": "/metadata/uid", "value": found.uid},
             {"op": "add", "path": "/status", "value": stamped(body, found.status)},
         ]
         return Request("patch", self.kind.path(name=name, subresource="status"), operations)
+
+    def _is_flip_allowed(self, name: str) -> bool:
+        """Whether flipped conditions of an object may be written at once."""
+        if self._flips.take(name, self._cache.version(name), _now_s()):
+            return True
+        if self._flips.is_first_refusal(name):
+            logger.warning(
+                "conditions of a status flip too often, writing them at most every %.0f s: another controller may write"
+                " the status, or the spec changes all the time",
+                EVERY_S,
+                extra={"object": self.path(name)},
+            )
+        return False
 
     def _in_turn(self, name: str, request: Request) -> Plan:
         """The request if it is our turn, or else the remaining wait. Turns count from the first need of a write."""

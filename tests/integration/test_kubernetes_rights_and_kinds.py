@@ -179,7 +179,6 @@ async def test_a_spec_that_changes_ten_times_a_second_is_written_seldom_and_hone
             assert plane.states.fleet.policies.rows["p"].priority == changes
         written: list[Any] = [each.object for each in proxy.committed if each.path.endswith("/p/status")]
         observed = [each["status"].get("observedGeneration", 0) for each in written]
-        print("status writes", len(written), "for", changes, "generations", observed)
         assert observed == sorted(observed) and observed[-1] == changes
         assert all(each["status"]["observedGeneration"] <= each["metadata"]["generation"] for each in written)
         assert len(written) <= changes / 2

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from drivers.kubernetes.flip_limit import FLIPS_MAX, WINDOW_S
 from drivers.kubernetes.holds import FINISHED_MAX, FINISHED_MS
 from drivers.kubernetes.status import EVERY_S
 from schemas.kubernetes.api import ApiError
@@ -98,6 +99,32 @@ async def test_a_condition_that_flips_is_written_at_once() -> None:
         await asyncio.sleep(2)
         status = await made.status(DPU_RACK, "z1")
         assert (status["nodes"], status["dpus"], ready(status)) == (2, 1, ("False", "Installing"))
+
+
+async def test_another_controller_that_writes_our_conditions_is_not_answered_in_a_loop(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with statuses("r1") as made:
+        await made.plane.join("z1", "n1")
+        await asyncio.sleep(30)
+        right, before = await made.status(DPU_RACK, "z1"), made.writes
+        wrong = [{**each, "status": "Unknown"} for each in right["conditions"]]
+        foreign = 0
+        for _ in range(1_200):
+            if (await made.status(DPU_RACK, "z1"))["conditions"] != wrong:
+                operations = [{"op": "add", "path": "/status/conditions", "value": wrong}]
+                await made.api.patch(DPU_RACK.path(name="z1", subresource="status"), operations, "json")
+                foreign += 1
+            await asyncio.sleep(0.5)
+        minutes = 10
+        assert FLIPS_MAX < made.writes - before - foreign <= minutes * (FLIPS_MAX + 60 / EVERY_S)
+        assert "another controller may write the status" in caplog.text
+        await asyncio.sleep(2 * EVERY_S)
+        assert ready(await made.status(DPU_RACK, "z1")) == ("True", "NoDPUs")
+        await asyncio.sleep(WINDOW_S)
+        await made.plane.register("d1")
+        await asyncio.sleep(2)
+        assert ready(await made.status(DPU_RACK, "z1")) == ("False", "Installing"), "a later flip is written at once"
 
 
 async def test_a_deleted_object_is_made_again_and_a_users_own_object_is_used() -> None:
