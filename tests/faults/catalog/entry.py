@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-NO_KUBERNETES = "there is no Kubernetes edge yet"
-
 
 class CatalogEntry(NamedTuple):
     """A fault. `by` lists its causes: `real: NAME` in `tests.faults.table`, `simulated: NAME` among the counts of

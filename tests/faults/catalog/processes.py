@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.faults.catalog.entry import NO_KUBERNETES, CatalogEntry
+from tests.faults.catalog.entry import CatalogEntry
 
 PROCESSES = (
     CatalogEntry(1, "kill after a command is received, before the append", ("simulated: crash", "real: role killed")),
@@ -35,7 +35,14 @@ PROCESSES = (
         "kill after a driver responded, before the result is in the log",
         ("simulated: crash", "tests/unit/test_steps.py::test_a_step_run_twice_is_done_once"),
     ),
-    CatalogEntry(7, "kill before or after a Kubernetes status patch", lacks=NO_KUBERNETES),
+    CatalogEntry(
+        7,
+        "kill before or after a Kubernetes status patch",
+        (
+            "tests/integration/test_kubernetes_rights_and_kinds.py::"
+            "test_a_process_killed_around_a_status_write_writes_it_once",
+        ),
+    ),
     CatalogEntry(
         8,
         "kill during a snapshot, during its rename, or before the sync of its folder",
