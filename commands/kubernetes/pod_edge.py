@@ -118,6 +118,8 @@ class PodEdge:
         self._answered: dict[str, tuple[str, str | None]] = {}
         """The address and clique of a pod's last claim that the fold has decided, by the pod's uid."""
         self._dirty: set[str] = set()
+        self._waiting: set[str] = set()
+        """Domains that are compared again after a pause."""
         self._unlisted: set[str] = set()
         """Domains whose claims have not been compared with the last complete list."""
         self._slots = asyncio.Semaphore(CONCURRENT)
@@ -160,11 +162,18 @@ class PodEdge:
                 self._work.clear()
                 await asyncio.sleep(max(LINGER_S, took_s))
                 began_s = now_s()
-                is_done = await self._reconcile()
+                failed = await self._reconcile()
                 took_s = min(now_s() - began_s, LINGER_S_MAX)
-                if not is_done:
-                    await asyncio.sleep(RETRY_S * self._rng.uniform(0.5, 1.5))
-                    self._work.set()
+                if unplanned := failed - self._waiting:
+                    tasks.create_task(self._mark_later(unplanned))
+
+    async def _mark_later(self, domains: set[str]) -> None:
+        """Compare domains again after a pause. Other domains do not wait for it."""
+        self._waiting |= domains
+        await asyncio.sleep(RETRY_S * self._rng.uniform(0.5, 1.5))
+        self._waiting -= domains
+        for domain in domains:
+            self._mark(domain)
 
     async def _follow_fold(self) -> None:
         """Compare the domains of a partition again when it changes: a waiting pod may have got its index, or the index
@@ -176,14 +185,15 @@ class PodEdge:
                     if self._replica.partition_for(CLIQUES, domain) in changed:
                         self._mark(domain)
 
-    async def _reconcile(self) -> bool:
-        """Append the events that the fold lacks for the changed domains. Returns whether none is left to append.
+    async def _reconcile(self) -> set[str]:
+        """Append the events that the fold lacks for the changed domains. Returns the domains with
+        events left to append.
 
         Nothing is appended before the lists of pods, cliques and domains are complete. A claim made from an incomplete
         list could lack its requested index.
         """
         if not (self.pods.lists and self._cliques.is_complete and self._domains.is_complete):
-            return True
+            return set()
         dirty, self._dirty = self._dirty, set()
         slots = asyncio.Semaphore(CONCURRENT)
         failed: set[str] = set()
@@ -196,9 +206,8 @@ class PodEdge:
         async with asyncio.TaskGroup() as tasks:
             for domain in sorted(dirty):
                 tasks.create_task(compare(domain))
-        self._dirty |= failed
         self._end_restore()
-        return not failed
+        return failed
 
     def _end_restore(self) -> None:
         """Accept pod lists as evidence again, once a list after the restore contains the pods of all claims."""

@@ -132,6 +132,27 @@ async def test_a_list_that_lacks_pods_releases_nothing_that_a_live_list_has() ->
         assert east.folded(domain) == {"n0": 0, "n1": 1, "n2": 2}, "the live list failed"
 
 
+async def test_a_domain_whose_pods_cannot_be_listed_does_not_delay_another() -> None:
+    async with simulated() as east:
+        one, other = await east.create_domain("one"), await east.create_domain("other")
+        east.start_edge()
+        await fill(east, one, 3)
+        faults = server(east).faults
+        faults.shown = lambda path, items: (
+            [item for item in items if item["spec"]["nodeName"] != "n1"] if path.endswith("/pods") else items
+        )
+        faults.refuse(503, "get", times=1_000, within="labelSelector': 'resource.nvidia.com/computeDomain=")
+        server(east).end_watches(ApiError(GONE, "Expired", "too old"))
+        await asyncio.sleep(10.0)
+        for number in range(10):
+            await east.create_pod(f"m{number}", other, address(100 + number))
+            await asyncio.sleep(0.2)
+            assert east.folded(other) == {f"m{each}": each for each in range(number + 1)}
+        faults.shown, faults._refusals[:] = None, []
+        await asyncio.sleep(10.0)
+        assert east.folded(one) == {"n0": 0, "n1": 1, "n2": 2}
+
+
 async def test_an_empty_list_releases_nothing_and_is_counted() -> None:
     async with simulated() as east:
         domain = await east.create_domain()
