@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 
 from drivers.kubernetes.client import connect
 from drivers.kubernetes.status import EVERY_S
+from drivers.kubernetes.writer import ATTEMPTS
 from schemas.resources.dpu_rack import DPU_RACK
 from schemas.resources.rule_policy import RULE_POLICY
 from tests.contract.clique_scenarios import address
@@ -45,14 +47,22 @@ AMPLIFICATION_MAX = 1.1
 
 
 def disturb(proxy: FaultingProxy, share: float, seed: int) -> None:
-    """Let this share of the requests of the plane fail; for lists and watches, a third of it."""
+    """Let this share of the plane's writes fail, and a third of this share of its reads. An object has fewer faults in a
+    row than the attempts after which its next write waits for minutes."""
     draws = random.Random(seed)
+    in_a_row: Counter[str] = Counter()
 
     def choose(method: str, target: str) -> AnswerFault | None:
         chance = share if method in WRITES else share / 3
         fault = draws.choice(FAULTS)
         is_possible = method != "WATCH" or (isinstance(fault, Refusal) and not fault.is_committed)
-        return fault if is_possible and draws.random() < chance else None
+        name = target.partition("?")[0].removesuffix("/status")
+        if is_possible and draws.random() < chance and in_a_row[name] < ATTEMPTS - 2:
+            in_a_row[name] += 1
+            return fault
+        if method in WRITES:
+            del in_a_row[name]
+        return None
 
     proxy.random_fault = choose
 
