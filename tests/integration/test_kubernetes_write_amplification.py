@@ -47,8 +47,10 @@ AMPLIFICATION_MAX = 1.1
 
 
 def disturb(proxy: FaultingProxy, share: float, seed: int) -> None:
-    """Let this share of the plane's writes fail, and a third of this share of its reads. An object has fewer faults in a
-    row than the attempts after which its next write waits for minutes."""
+    """Let this share of the plane's writes fail, and a third of this share of its reads.
+
+    An object has fewer faults in a row than the attempts after which its next write waits for minutes.
+    """
     draws = random.Random(seed)
     in_a_row: Counter[str] = Counter()
 
