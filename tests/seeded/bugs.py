@@ -4,12 +4,14 @@ the bug.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 from tests.seeded.plane import SteppedPlane
-from tests.simulation.run import simulate
+from tests.simulation.plan import Plan, plan_of, with_cluster, without_cluster
+from tests.simulation.run import simulate_plan
 
 Plant = Callable[[], AbstractContextManager[None]]
 
@@ -48,15 +50,21 @@ class SimulatedScenario(NamedTuple):
     faulty_s: float = 10.0
     converges_within_s: float = 20.0
     setup: Plant = nullcontext
+    has_cluster: bool = False
+    """Whether the plane has edges of a source cluster."""
 
     def faults(self) -> list[str]:
         with self.setup():
-            return simulate(self.seed, faulty_s=self.faulty_s, converges_within_s=self.converges_within_s).faults
+            return simulate_plan(self._plan(), converges_within_s=self.converges_within_s).faults
+
+    def _plan(self) -> Plan:
+        plan = without_cluster(plan_of(self.seed, faulty_s=self.faulty_s))
+        return with_cluster(plan, random.Random(self.seed)) if self.has_cluster else plan
 
     def clean_report(self) -> CleanReport:
         """The report of the checkers without the bug."""
         with self.setup():
-            run = simulate(self.seed, faulty_s=self.faulty_s)
+            run = simulate_plan(self._plan())
         return CleanReport(tuple(run.faults), run.converged_s <= self.converges_within_s)
 
 

@@ -8,7 +8,16 @@ from collections.abc import Iterator, Sequence
 from multiprocessing import get_context
 from typing import NamedTuple
 
-from tests.seeded import in_agreement, in_cliques, in_commands, in_decisions, in_drivers, in_folds, in_lifecycles
+from tests.seeded import (
+    in_agreement,
+    in_cliques,
+    in_commands,
+    in_decisions,
+    in_drivers,
+    in_folds,
+    in_kubernetes,
+    in_lifecycles,
+)
 from tests.seeded.bugs import Bug, CleanReport, SimulatedScenario, SteppedScenario
 from tests.simulation.checkers import INVARIANTS
 
@@ -20,6 +29,7 @@ BUGS: tuple[Bug, ...] = (
     *in_lifecycles.BUGS,
     *in_drivers.BUGS,
     *in_decisions.BUGS,
+    *in_kubernetes.BUGS,
 )
 
 

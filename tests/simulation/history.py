@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 from xxhash import xxh3_128
@@ -170,6 +170,62 @@ class ProcessUptime(_HistoryEntry, frozen=True):
     to_s: float
 
 
+class NodeCommitted(_HistoryEntry, frozen=True):
+    """An API server committed a Node, or its deletion. `state` is `restored` for a Node that a restore from a backup
+    brought back, and `lost` for a Node that it removed. `version` is the resource version after the commit.
+    """
+
+    at_s: float
+    source: str
+    name: str
+    uid: str
+    created_ms: int
+    zone: str
+    state: Literal["present", "deleted", "restored", "lost"]
+    version: int
+
+
+class NodesHidden(_HistoryEntry, frozen=True):
+    """The lists of an API server lacked these Nodes during an interval, although it had them."""
+
+    from_s: float
+    to_s: float
+    source: str
+    names: frozenset[str]
+
+
+class StatusCommitted(_HistoryEntry, frozen=True):
+    """An API server accepted a status of an object. `before` is the status that it replaced. A write without an effect
+    has equal statuses.
+    """
+
+    at_s: float
+    source: str
+    kind: str
+    name: str
+    uid: str
+    before: dict[str, Any]
+    status: dict[str, Any]
+
+
+class ServerRestored(_HistoryEntry, frozen=True):
+    """An API server went back from a resource version to an earlier one, with the objects of that version."""
+
+    at_s: float
+    source: str
+    from_version: int
+    to_version: int
+
+
+class FinalObject(_HistoryEntry, frozen=True):
+    """An object of a source cluster at rest."""
+
+    source: str
+    kind: str
+    name: str
+    body: dict[str, Any]
+
+
 HistoryEntry: TypeAlias = (
     Invoked
     | AttemptFailed
@@ -185,6 +241,11 @@ HistoryEntry: TypeAlias = (
     | Alarm
     | FaultInjected
     | ProcessUptime
+    | NodeCommitted
+    | NodesHidden
+    | StatusCommitted
+    | ServerRestored
+    | FinalObject
 )
 H = TypeVar("H", bound=_HistoryEntry)
 

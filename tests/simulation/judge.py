@@ -71,6 +71,8 @@ def _at_rest(world: World) -> Iterator[HistoryEntry]:
         for status in process.instance.replica.partitions_status() if process.instance else ():
             running = bytes.fromhex(status.running)
             yield FinalPosition(process.name, status.partition, status.position, running, status.halted)
+    if world.cluster is not None:
+        yield from world.cluster.final_objects()
     yield from _devices(world)
 
 

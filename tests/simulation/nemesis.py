@@ -55,8 +55,8 @@ class Nemesis:
         return rng.expovariate(1 / self._every_s), rng.choices(list(FAULT_WEIGHTS), list(FAULT_WEIGHTS.values()))[0]
 
 
-class Injection:
-    """The injection of one fault."""
+class InjectionBase:
+    """The injection of one fault, by the method that the kind of the fault names."""
 
     def __init__(self, world: World, action: Action) -> None:
         self._world = world
@@ -65,6 +65,23 @@ class Injection:
 
     async def inject(self) -> None:
         await getattr(self, f"_{self._deed.what}")()
+
+    def _injecting(self, kind: str, *details: object) -> AbstractContextManager[None]:
+        """Record the fault during the context. The first detail is its target."""
+        self._describe(kind, *details)
+        target, *others = [*details, ""][: max(len(details), 1)]
+        return self._world.history.injecting(current_loop().time, kind, str(target), *others)
+
+    def _note(self, what: str, *details: object) -> None:
+        self._describe(what, *details)
+        self._world.history.note(current_loop().time(), what, *details)
+
+    def _describe(self, *details: object) -> None:
+        self._deed.description = ", ".join([*filter(None, [self._deed.description]), " ".join(map(str, details))])
+
+
+class Injection(InjectionBase):
+    """The injection of one fault into a process, its network, its disk or a clock."""
 
     # --- processes
 
@@ -168,17 +185,6 @@ class Injection:
 
     def _process(self) -> Process:
         return self._rng.choice(self._world.processes)
-
-    def _injecting(self, kind: str, target: str, *details: object) -> AbstractContextManager[None]:
-        self._describe(kind, target, *details)
-        return self._world.history.injecting(current_loop().time, kind, target, *details)
-
-    def _note(self, what: str, *details: object) -> None:
-        self._describe(what, *details)
-        self._world.history.note(current_loop().time(), what, *details)
-
-    def _describe(self, *details: object) -> None:
-        self._deed.description = ", ".join([*filter(None, [self._deed.description]), " ".join(map(str, details))])
 
 
 async def _loop_steps(count: int) -> None:

@@ -18,6 +18,17 @@ FAULTLESS_LOG = faulty_log.LogFaults(
 )
 
 
+class ClusterPlan(NamedTuple):
+    """The load of a source cluster, and the faults of its API server."""
+
+    pause_s: float
+    """The mean pause between two changes of the cluster."""
+    fault_interval_s: float
+    """The mean time between two faults of the API server."""
+    is_away_for_an_hour: bool = False
+    """Whether an absence of an hour is the only kind of fault."""
+
+
 class Plan(NamedTuple):
     """The plan of one run."""
 
@@ -40,12 +51,19 @@ class Plan(NamedTuple):
     log: faulty_log.LogFaults
     devices: simulated.DeviceFaults
     bmcs: simulated_bmc.BmcFaults
+    cluster: ClusterPlan | None = None
+    """The source cluster of the processes with the role `kubernetes`; None if there is none."""
 
 
 PARTITIONS = 3
 
 ALL = frozenset({"api", "relay", "provisioner"})
 DECISIONS = frozenset({"decisions"})
+KUBERNETES = frozenset({"kubernetes"})
+EDGES: tuple[tuple[frozenset[str], ...], ...] = ((KUBERNETES, KUBERNETES), (KUBERNETES, ALL | KUBERNETES))
+"""The processes that a plan with a source cluster has besides those of its deployment."""
+CLUSTER_SHARE = 0.5
+"""The share of plans with a source cluster."""
 DEPLOYMENTS: tuple[tuple[frozenset[str], ...], ...] = (
     (ALL, DECISIONS),
     (ALL, ALL, DECISIONS, DECISIONS),
@@ -75,7 +93,7 @@ def plan_of(seed: int, *, faulty_s: float | None = None) -> Plan:
     """The plan of this seed."""
     rng = random.Random(f"{seed}/plan")
     rate, pace = rng.choice((0.2, 1.0, 1.0, 2.0)), rng.choice(PACES[:2] if faulty_s else PACES)
-    return Plan(
+    plan = Plan(
         seed=seed,
         processes=rng.choice(DEPLOYMENTS),
         clients=rng.randint(2, 4),
@@ -118,13 +136,27 @@ def plan_of(seed: int, *, faulty_s: float | None = None) -> Plan:
             lie=0.03 * rate,
         ),
     )
+    cluster_rng = random.Random(f"{seed}/cluster plan")
+    return with_cluster(plan, cluster_rng) if cluster_rng.random() < CLUSTER_SHARE else plan
+
+
+def with_cluster(plan: Plan, rng: random.Random) -> Plan:
+    """The plan with a source cluster and two edges. Its rates are those of the plan's clients and faults."""
+    cluster = ClusterPlan(max(plan.pause_s, 0.5) * rng.choice((1.0, 3.0)), plan.fault_interval_s)
+    return plan._replace(processes=(*plan.processes, *rng.choice(EDGES)), cluster=cluster)
+
+
+def without_cluster(plan: Plan) -> Plan:
+    """The plan without a source cluster, and without the edges."""
+    processes = tuple(roles - KUBERNETES for roles in plan.processes)
+    return plan._replace(processes=tuple(filter(None, processes)), cluster=None)
 
 
 def standard(seed: int, faulty_s: float, processes: int) -> Plan:
     """A fleet of ten zones and twenty DPUs, with `processes` processes of all roles: a command every 5 s, a fault every
     30 s, and device faults at the rate of unreliable hardware.
     """
-    return plan_of(seed)._replace(
+    return without_cluster(plan_of(seed))._replace(
         processes=(*(ALL,) * processes, DECISIONS),
         clients=2,
         zones=_zones(10),
@@ -143,7 +175,10 @@ REDUCTIONS: Mapping[str, Callable[[Plan], Plan]] = {
     "order": lambda plan: plan._replace(shuffled=False),
     "wire": lambda plan: plan._replace(wire_slow_s=0.0),
     "dpus": lambda plan: plan._replace(dpus_per_zone=1),
-    "processes": lambda plan: plan._replace(processes=(ALL, DECISIONS)),
+    "cluster": without_cluster,
+    "processes": lambda plan: plan._replace(
+        processes=(ALL, DECISIONS, *(roles for roles in plan.processes if roles >= KUBERNETES))
+    ),
     "zones": lambda plan: plan._replace(zones=plan.zones[:2]),
 }
 """Reductions of a plan that remove a source of faults, by name."""

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from deploy.composition.kubernetes_edge import KubernetesEdge
 from drivers.backends.simulated_bmc import SimulatedBmcs
 from drivers.relays.relay import Relay
 from drivers.stall_detector import StallDetector
@@ -26,6 +27,7 @@ from tests.simulation.api import Api, request_for
 from tests.simulation.history import History, ProcessUptime, StateSaved
 from tests.simulation.network import LinkEnd, Wire, WiredLog, link_pair
 from tests.simulation.roles import start_roles
+from tests.simulation.source_cluster import SourceCluster
 from tests.simulation.workload import Request
 from tests.support.memory_disk import Disk, DiskStore
 from tests.support.virtual_loop import current_loop, owned_by
@@ -46,6 +48,7 @@ class Instance:
         self.beacons: Beacons
         self.stall_detector: StallDetector | None = None
         self.api: Api | None = None
+        self.edge: KubernetesEdge | None = None
         self.group: asyncio.TaskGroup
         self.is_up = False
         self.links: list[LinkEnd] = []
@@ -68,6 +71,8 @@ class Process:
     now_ms: Callable[[], int]
     bmcs: SimulatedBmcs
     roles: frozenset[str]
+    cluster: SourceCluster | None = None
+    """The source cluster of the process, if it has the role `kubernetes`."""
     disk: Disk = field(default_factory=Disk)
     disk_copies: list[dict[Partition, Any]] = field(default_factory=list)
     """Copies of the disk from earlier crashes."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import aiohttp
@@ -11,6 +12,7 @@ import aiohttp
 from commands.queries.status import LogLocation, StatusReporter
 from commands.server import ApiServer
 from deploy.composition.bmc_backends import BmcContext, connect_of
+from deploy.composition.kubernetes_edge import KubernetesEdge
 from deploy.composition.roles import ActorContext, actors_of, relay_of, replica_of
 from deploy.operations.device_tables import local_device_source, remote_device_source
 from drivers.backends.bmc import Bmc
@@ -58,6 +60,11 @@ def start_roles(process: Process, instance: Instance, log: EventLog) -> None:
         server = _server(replica, ranks, stall_detector, instance.relay, roles, now_ms=now_ms, rng=rng())
         instance.api = Api(server)
         instance.spawn(stall_detector.run(), "stall_detector")
+    if "kubernetes" in roles:
+        assert process.cluster is not None, "an edge has a source cluster"
+        connect_cluster, settings = partial(process.cluster.connect, instance.wire), process.cluster.settings
+        edge = instance.edge = KubernetesEdge(connect_cluster, replica, ranks, settings, now_ms=now_ms, rng=rng())
+        instance.spawn(edge.run(), "kubernetes")
     context = ActorContext(replica, ranks, connect, now_ms, rng)
     for part, actor in actors_of(roles, context).items():
         instance.spawn(actor.run(), part)

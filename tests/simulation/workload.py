@@ -177,7 +177,9 @@ class Workload:
         )
 
     def _nodes_in(self, replica: Replica, zone: str) -> list[str]:
-        names = sorted(n for n, node in self._zone_state(replica, zone).nodes.rows.items() if node.zone == zone)
+        """Some nodes of a zone, without those of a source cluster: their edge alone states them."""
+        rows = self._zone_state(replica, zone).nodes.rows
+        names = sorted(name for name, node in rows.items() if node.zone == zone and "/" not in name)
         return self._rng.sample(names, min(len(names), self._rng.choice((1, 1, 3))))
 
     # --- cliques

@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 from deploy.composition.topics import TOPICS
 from drivers.backends import simulated_bmc
@@ -24,14 +25,16 @@ from eventstore.log import ZONES, Partition, Record, partition_of
 from eventstore.replicas.replica import Answer
 from schemas.events import DpuRegistered, Envelope, Event
 from tests.simulation.agents import AgentHost
+from tests.simulation.api_faults import API_FAULT_WEIGHTS, AWAY_FOR_AN_HOUR, ApiNemesis
 from tests.simulation.broker import Broker, DirectedLog
 from tests.simulation.clients import Client
 from tests.simulation.devices import SimulatedRegistrar, WatchedFleet
 from tests.simulation.history import History
 from tests.simulation.nemesis import Nemesis
-from tests.simulation.plan import PARTITIONS, Plan
+from tests.simulation.plan import PARTITIONS, ClusterPlan, Plan
 from tests.simulation.process import Process
 from tests.simulation.script import Director
+from tests.simulation.source_cluster import SourceCluster
 from tests.simulation.watching import watch
 from tests.simulation.workload import Request
 from tests.support.virtual_loop import current_loop
@@ -73,6 +76,7 @@ class World:
             for number in range(plan.dpus_per_zone):
                 self.bmcs.device(NAMING.dpu.format(zone=zone, number=number))
             self.bmcs.device(f"{zone}-agent")
+        self.cluster = self._cluster(plan.cluster) if plan.cluster else None
         self.processes = [self._process(f"p{number}", roles) for number, roles in enumerate(plan.processes)]
         self.apis = [process for process in self.processes if "api" in process.roles]
         self.clients = [self._client(f"client-{number}") for number in range(plan.clients)]
@@ -123,6 +127,8 @@ class World:
 
     async def run_with_faults(self) -> None:
         """Run clients and devices while the nemesis injects faults."""
+        if self.cluster is not None:
+            await self.cluster.begin()
         for process in self.processes:
             process.start()
         for host in self.agents:
@@ -138,13 +144,23 @@ class World:
             ]
             nemesis = Nemesis(self, self.plan.fault_interval_s)
             active.append(tasks.create_task(nemesis.run(), name="nemesis"))
+            active += [tasks.create_task(work, name="cluster") for work in self._cluster_work()]
             await asyncio.sleep(self.plan.faulty_s)
             for task in active:
                 task.cancel()
 
+    def _cluster_work(self) -> Iterator[Coroutine[Any, Any, None]]:
+        """The work of the source cluster during the fault phase: its changes, and the faults of its API server."""
+        if self.cluster is not None and self.plan.cluster is not None:
+            yield self.cluster.run(self.director, self.plan.seed)
+            weights = AWAY_FOR_AN_HOUR if self.plan.cluster.is_away_for_an_hour else API_FAULT_WEIGHTS
+            yield ApiNemesis(self, self.cluster, self.plan.cluster.fault_interval_s, weights).run()
+
     async def heal(self) -> None:
         """End all faults and start every process."""
         self.history.note(current_loop().time(), "healed")
+        if self.cluster is not None:
+            self.cluster.heal()
         self.log.is_sound = True
         self.fleet.faults = NO_DEVICE_FAULTS
         for host in self.agents:
@@ -201,8 +217,13 @@ class World:
             now_ms=lambda: self.true_ms() + self.skews_ms[name],
             bmcs=self.bmcs,
             roles=roles,
+            cluster=self.cluster,
             wire_slow_s=self.plan.wire_slow_s,
         )
+
+    def _cluster(self, plan: ClusterPlan) -> SourceCluster:
+        rng, epoch_s = self.rng("cluster"), BASE_MS // 1000
+        return SourceCluster(self.plan.zones, self.history, rng, pause_s=plan.pause_s, epoch_s=epoch_s)
 
     def _client(self, name: str) -> Client:
         self.skews_ms[name] = 0

@@ -18,10 +18,10 @@ commands succeeded in fault-free time.
 
 | invariant | applies to | does not apply to |
 |---|---|---|
-| I9 | positions in beacons, answers and queries; versions in reports and of tables | status of Kubernetes objects |
+| I9 | positions in beacons, answers and queries; versions in reports and of tables | statuses of objects: I28 |
 | I15, I19 | nothing: one tenant, and the log itself is the audit trail | |
 | I17 | tasks, links, frames, copies of commands, records without effect; files, memory if a recorder samples them | |
-| I18 | beacons and reports in the log | requests to a Kubernetes API |
+| I18 | beacons and reports in the log | requests to a Kubernetes API: I28 counts writes |
 | I20 | quarantine, halts, zones whose changes do not reach fleet | DPUs that lag: their alarms are metrics |
 """
 
@@ -45,6 +45,8 @@ from tests.simulation.checkers import (
     liveness,
     owners,
     plane_records,
+    source_nodes,
+    statuses,
 )
 from tests.simulation.checkers.evidence import Appended, Evidence, Records
 from tests.simulation.checkers.plane_records import BOUNDS
@@ -170,6 +172,18 @@ INVARIANTS = (
         "the decisions topic has exactly the decisions of a fold of the log, in order",
         (decisions.check_decided, decisions.check_decision_order),
         (decisions.check_complete,),
+    ),
+    Invariant(
+        "I27",
+        "the folds have the Nodes of each source cluster; a Node leaves when it is deleted, or a list lacks it",
+        (source_nodes.check_leaves,),
+        (source_nodes.check_present,),
+    ),
+    Invariant(
+        "I28",
+        "statuses of objects equal the folds, never go back, have at most 2 kB, and are written only when they change",
+        (statuses.check_forward, statuses.check_amplification),
+        (statuses.check_shown,),
     ),
 )
 """I15 and I19 do not apply: there is one tenant, and the audit trail is the log itself."""

@@ -11,26 +11,29 @@ import base64
 import binascii
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
 from random import Random
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
 from schemas.kubernetes.api import CONFLICT, GONE, NOT_FOUND, ApiError, PatchType, WatchEvent
 from tests.support.kubernetes.simulated.faults import Faults, Verb
-from tests.support.kubernetes.simulated.kinds import Object, Paths, Place, defined, selector
+from tests.support.kubernetes.simulated.kinds import Collection, Object, Paths, Place, defined, selector
 from tests.support.kubernetes.simulated.patches import applied, json_patched, merged, updated_owners
 from tests.support.kubernetes.simulated.store import Change, Saved, Store
 from tests.support.kubernetes.simulated.structure import check, settled
 from tests.support.kubernetes.simulated.watches import Watcher, expired
 
 EPOCH_S = 1_790_000_000
-"""The wall-clock time at loop time 0."""
+"""The wall-clock time at loop time 0, by default."""
 UPDATER = "client"
 """The field manager of requests that name none."""
+OnWrite: TypeAlias = Callable[[Collection, Object | None, Object | None], None]
+"""Called after each successful write with the object before and after it. A write without an effect has the same object
+twice."""
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _EXPIRED_CONTINUE = "The provided continue parameter is too old to display a consistent list result."
 
@@ -38,8 +41,10 @@ _EXPIRED_CONTINUE = "The provided continue parameter is too old to display a con
 class SimulatedApi:
     """An API server with the namespace `default`, the built-in kinds, and those whose definitions are created."""
 
-    def __init__(self, rng: Random) -> None:
+    def __init__(self, rng: Random, *, epoch_s: int = EPOCH_S) -> None:
         self.faults = Faults()
+        self.on_write: OnWrite = lambda collection, before, after: None
+        self._epoch_s = epoch_s
         self.requests: Counter[tuple[Verb, int]] = Counter()
         """Requests by verb and status; 0 is no answer."""
         self.written_bytes = 0
@@ -70,6 +75,16 @@ class SimulatedApi:
         """Forget history: watches from an earlier version and open continue tokens are answered by 410."""
         self._store.compact()
 
+    def objects(self, path: str) -> dict[str, Object]:
+        """The objects of a collection by name, or by namespace and name."""
+        return self._store.at(self._paths.place(path).collection, self._store.version)
+
+    def expire_watches(self) -> None:
+        """End all watches by 410, and refuse to continue them from any version so far."""
+        self._store.version += 1
+        self._store.compact()
+        self.end_watches(expired(0, self._store.version))
+
     def save(self) -> Saved:
         return self._store.save()
 
@@ -78,6 +93,10 @@ class SimulatedApi:
         self._store.restore(saved)
         if ends_watches:
             self.end_watches(ApiError(0, "Unreachable", "the server was restarted"))
+
+    @property
+    def version(self) -> int:
+        return self._store.version
 
     @property
     def watch_count(self) -> int:
@@ -131,6 +150,7 @@ class SimulatedApi:
     def _on_change(self, change: Change) -> None:
         if change.after is not None:
             self.written_bytes += len(msgspec.json.encode(change.after))
+        self.on_write(change.collection, change.before, change.after)
         for watcher in self._watchers:
             watcher.see(change)
 
@@ -272,6 +292,7 @@ class SimulatedApi:
         if collection.counts_generations and _spec(body) != _spec(live):
             body["metadata"]["generation"] = about["generation"] + 1
         if body == live:
+            self.on_write(collection, live, live)
             return _kinded(place, live)
         if not is_applied:
             owners = self._store.owners(collection, place.key, place.subresource)
@@ -344,7 +365,7 @@ class SimulatedApi:
             passed_s = asyncio.get_running_loop().time()
         except RuntimeError:  # made before its loop runs
             passed_s = 0.0
-        return datetime.fromtimestamp(EPOCH_S + int(passed_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return datetime.fromtimestamp(self._epoch_s + int(passed_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 _SET_BY_SERVER = ("uid", "creationTimestamp", "generation", "resourceVersion", "deletionTimestamp", "namespace", "name")

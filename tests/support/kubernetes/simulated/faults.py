@@ -56,6 +56,10 @@ class Faults:
     disorder_share: float = 0.3
     _refusals: list[Refusal] = field(default_factory=list)
 
+    def clear(self) -> None:
+        """End all faults. Open watches remain as they are."""
+        vars(self).update(vars(Faults()))
+
     def refuse(
         self,
         status: int,
