@@ -50,7 +50,7 @@ def _counts_of_the_first_pass(status: Any) -> Any:
     return found
 
 
-CLUSTER = SimulatedScenario(3, faulty_s=20.0, converges_within_s=60.0, has_cluster=True)
+CLUSTER = SimulatedScenario(4, faulty_s=20.0, converges_within_s=60.0, has_cluster=True)
 
 BUGS = (
     Bug(

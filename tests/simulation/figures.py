@@ -47,6 +47,18 @@ FAULTS = (
     "records that landed late",
     "appends that never landed",
     "restamped records",
+    "slow API server",
+    "API server away",
+    "stalled watches",
+    "cut watches",
+    "expired watches",
+    "repeated events",
+    "throttled requests",
+    "failed requests",
+    "lost commits",
+    "conflicts",
+    "hidden Nodes",
+    "restored API server",
 )
 """The counted kinds that are faults."""
 
