@@ -271,7 +271,7 @@ BUGS = (
         "a query of fleet does not wait for a change that a later change of the same node has replaced",
         "I12",
         lambda: patched((commands.queries.position_waiter, "is_forwarded", _ignores_replaced_changes)),
-        SimulatedScenario(45, setup=lambda: patched((tests.simulation.clients, "READ_BACK_SHARE", replaced_by(1.0)))),
+        SimulatedScenario(53, setup=lambda: patched((tests.simulation.clients, "READ_BACK_SHARE", replaced_by(1.0)))),
     ),
     Bug(
         "position-ahead",
