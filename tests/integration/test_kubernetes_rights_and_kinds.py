@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -28,19 +27,14 @@ from tests.support.kubernetes.answer_faults import AnswerFault
 from tests.support.kubernetes.cluster import ControlPlane
 from tests.support.kubernetes.faulting_proxy import WRITES, faulting
 from tests.support.kubernetes.fixtures import Cluster
-from tests.support.kubernetes.people import RBAC, People
+from tests.support.kubernetes.people import RBAC, People, person_and_plane
 from tests.support.kubernetes.requests import DEFINITIONS, get, install
 from tests.support.planes import serving
 
 
 @pytest.fixture
 async def people(own_control_plane: ControlPlane, tmp_path: Path) -> AsyncIterator[People]:
-    await People.add(own_control_plane, ("ann", PLANE))
-    async with AsyncExitStack() as stack:
-        api = await stack.enter_async_context(connect(str(own_control_plane.kubeconfig())))
-        found = People(own_control_plane, api, ("ann",))
-        await found.grant(PLANE, edge_rules(tmp_path), PLANE)
-        await found.prepare()
+    async with person_and_plane(own_control_plane, PLANE, edge_rules(tmp_path)) as found:
         yield found
 
 

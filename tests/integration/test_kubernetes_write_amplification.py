@@ -10,7 +10,6 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -28,7 +27,7 @@ from tests.support.kubernetes.answer_faults import AnswerFault, Refusal
 from tests.support.kubernetes.cluster import ControlPlane
 from tests.support.kubernetes.faulting_proxy import WRITES, FaultingProxy, faulting, repeated
 from tests.support.kubernetes.fixtures import Cluster
-from tests.support.kubernetes.people import People, condition
+from tests.support.kubernetes.people import People, condition, person_and_plane
 from tests.support.kubernetes.requests import get
 
 FAULTS = (
@@ -85,12 +84,7 @@ def assert_few(proxy: FaultingProxy, what: str) -> None:
 
 @pytest.fixture
 async def people(own_control_plane: ControlPlane, tmp_path: Path) -> AsyncIterator[People]:
-    await People.add(own_control_plane, ("ann", PLANE))
-    async with AsyncExitStack() as stack:
-        api = await stack.enter_async_context(connect(str(own_control_plane.kubeconfig())))
-        found = People(own_control_plane, api, ("ann",))
-        await found.grant(PLANE, edge_rules(tmp_path), PLANE)
-        await found.prepare()
+    async with person_and_plane(own_control_plane, PLANE, edge_rules(tmp_path)) as found:
         yield found
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 import yaml
 
+from drivers.kubernetes.client import connect
 from schemas.kubernetes.api import ApiError, KubernetesApi
 from schemas.resources import KINDS
 from schemas.resources.author_admission import author_binding, author_policy, stamping_binding, stamping_policy
@@ -144,3 +146,15 @@ async def refused(call: Any) -> str:
     except CommandFailed as error:
         return str(error)
     raise AssertionError("the API server admitted it")
+
+
+@asynccontextmanager
+async def person_and_plane(cluster: ControlPlane, plane: str, rules: list[Any]) -> AsyncIterator[People]:
+    """A cluster with one person, `ann`, and a user for the plane with these rights; definitions and policies are
+    installed."""
+    await People.add(cluster, ("ann", plane))
+    async with connect(str(cluster.kubeconfig())) as api:
+        found = People(cluster, api, ("ann",))
+        await found.grant(plane, rules, plane)
+        await found.prepare()
+        yield found
