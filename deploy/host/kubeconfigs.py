@@ -25,4 +25,4 @@ def check_kubeconfigs(clusters: Iterable[SourceCluster]) -> None:
         except (OSError, RuntimeError) as error:  # expanduser raises RuntimeError for an unknown user
             why = getattr(error, "strerror", None) or str(error)
             file = quoted(cluster.kubeconfig, PATH_QUOTED)
-            raise FatalError(f"kubeconfig: {file} of source {cluster.name!r} cannot be read: {why}") from error
+            raise FatalError(f"kubeconfig: {file} of source {quoted(cluster.name)} cannot be read: {why}") from error

@@ -53,6 +53,8 @@ class Source:
 async def source(cluster: ControlPlane) -> AsyncIterator[Source]:
     async with connect(str(cluster.kubeconfig())) as api, cluster.session() as session:
         await install(api, definition(DPU_RACK))
+        for rack in (await get(api, DPU_RACK.path()))["items"]:  # a new log must not write below an old log's positions
+            await api.delete(DPU_RACK.path(name=rack["metadata"]["name"]), uid=rack["metadata"]["uid"])
         yield Source(cluster, api, session)
 
 
