@@ -47,7 +47,8 @@ class Shown(NamedTuple):
     domain: DomainObject | None
 
     def index_of(self, of: CliqueId, name: str) -> int | None:
-        """The index in the row of a Node: in the clique's object or, if the clique has none, in the domain's status."""
+        """The index that the objects show for a Node. A clique without an object has its rows in the status of the
+        domain."""
         found = self.cliques.get(of.object_name)
         if found is not None:
             row = found.row(name)

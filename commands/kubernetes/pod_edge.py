@@ -360,7 +360,7 @@ class PodEdge:
             if refusal is not None and index >= 0:
                 self.conflicts[uid] = refusal.reason
                 about = {"source": self._source, "domain": event.domain, "node": node, "reason": refusal.reason}
-                logger.warning("index in the row of a daemon refused, claiming any free index", extra=about)
+                logger.warning("the plane refused the index of a daemon's row, claiming any free index", extra=about)
                 self._report_refused(uid, "IndexRefused", "the plane refused the index of this daemon's row", refusal)
                 is_final = False
                 continue

@@ -29,7 +29,7 @@ class Hello(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """The DPUs of `status` refused the frame to `version` and keep the table of the status."""
+    """The DPUs of `status` refused the frame that would bring them to `version`. They keep the table in `status`."""
 
     status: TableStatus
     version: int

@@ -203,7 +203,7 @@ class RunFold(Protocol):
     """A fold that can decide consecutive commands of one type together, with the same effect as one by one.
 
     `evolve` applies the change of a run like the change of one record. All records of a run are decided at the fold
-    time of its first record, so no decision may depend on how far the fold times of the other records are ahead of it.
+    time of its first record, although the others may have later fold times. No decision may depend on the difference.
     """
 
     @property

@@ -115,9 +115,11 @@ T = TypeVar("T")
 
 
 def _command_of(uid: str, created_ms: int) -> str:
-    """The id of the command behind an item whose record names no command. A join without uids uses the id of its
-    command as uid. So the result is the uid, if it is a command id that was issued at the creation time of the node.
-    Otherwise the result is empty."""
+    """The id of the command that an item of a record without command ids came from; empty if it cannot be found.
+
+    A join without uids uses the id of its command as uid. Such a uid is a command id that was issued at the creation
+    time of the node.
+    """
     try:
         return uid if issued_at_ms(uid) == created_ms else ""
     except InvalidCommandId:

@@ -345,12 +345,12 @@ def _approval_request(state: FleetState, proposal: Proposal, over: EditImpact, a
 
 
 def _key(state: FleetState, kind: BudgetKind, zones: Collection[str], asked: int) -> str:
-    """The key of a count that approvers see: the budget, and the zones that would all change from one list to the same
-    other list.
+    """The key of one of the counts that approvers see: the budget, and the zones with the same list before the edit and
+    the same list after it.
 
-    ANY_ZONE stands for all zones that fleet does not know. If it is among `zones`, the key leaves out each known zone
-    that was unknown at offset `asked`. So the key stays the same when fleet learns of new zones. Otherwise an edit of
-    all zones could never be approved in a growing fleet, which gets new zones all the time.
+    ANY_ZONE stands for all zones that fleet does not know. If it is among `zones`, the key omits the zones that fleet
+    learned of after the edit was requested at offset `asked`. So the key stays the same when fleet learns of new zones.
+    Otherwise an edit of all zones could never be approved in a growing fleet, which gets new zones all the time.
     """
     if ANY_ZONE in zones:
         zones = [name for name in zones if name == ANY_ZONE or not _was_unknown(state.zones.rows.get(name), asked)]
