@@ -115,7 +115,7 @@ class StatusActor:
         self._objects = objects
         self._cache = cache
         self._listed = asyncio.Event()
-        cache.subscribe(lambda item: None, self._listed.set)
+        cache.subscribe(lambda item: None, self._on_list)
         self._replica = replica
         self._ranks = ranks
         self._writer = writer
@@ -138,6 +138,10 @@ class StatusActor:
             tasks.create_task(self._follow_objects())
 
     # -- changes
+
+    def _on_list(self) -> None:
+        self._listed.set()
+        self._writer.recovered(self)  # the definition of the kind may have been missing
 
     def recompute(self, name: str) -> None:
         """Compute the status of an object again: the object, or the result of its spec, has changed."""

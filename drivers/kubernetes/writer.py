@@ -6,7 +6,8 @@ an object has at most one pending write, the newest state wins, and a write that
 - Conflict (409), absence (404) or a refusal (422): the object is read again, and the request planned again.
 - No answer, or an error of the server (5xx): the write may have taken effect, so the object is read before the next.
 - Too many requests (429), or no server: all requests wait for a backoff with jitter, or longer if the server asks.
-- Each object has a budget of attempts. After the last one, the object waits for its next change or for a slow retry.
+- Each object has a budget of attempts. After the last one, the object waits for its next change or for a slow retry. If
+  the server was the cause, the object waits no longer than until the server has recovered (`paused.py`).
 
 A client library that repeats a request after a timeout doubles the load of a server that is slow already. Here a read,
 which changes nothing, follows a write of unknown outcome, and the pause grows with the failures.
@@ -23,6 +24,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
+from drivers.kubernetes.paused import PausedObjects
 from drivers.kubernetes.request_budget import RequestBudget
 from eventstore.backoff import backoff_ceiling
 from schemas.kubernetes.api import CONFLICT, NOT_FOUND, TOO_MANY_REQUESTS, ApiError, KubernetesApi
@@ -35,6 +37,10 @@ ATTEMPTS = 6
 """Consecutive failed writes of an object after which its next attempt waits for SLOW_RETRY_S."""
 SLOW_RETRY_S = 300.0
 """Wait, with jitter, of an object without remaining attempts, or after the server has refused its write."""
+PROBE_S = 30.0
+"""Wait, with jitter, of one object of a target whose objects wait because of the server: it shows a recovery."""
+RECOVERY_S = 10.0
+"""Time over which the objects of a target are tried again once the server has recovered."""
 URGENT_S = 3_600.0
 """Head start of an urgent object in the queue. At the request limit, other objects may wait this long behind urgent
 ones."""
@@ -42,11 +48,15 @@ CONCURRENT = 4
 """Maximum concurrent requests; each request occupies a seat of the server's priority level."""
 POSITION_REFUSED = "logPosition must not go back"
 """The message of the CEL rule by which the server refuses an older status."""
+_BAD_REQUEST = 400
+_TOO_LARGE = 413
 _INVALID = 422
 _UNAVAILABLE = 503
 _STALE_MAX = 64
 """The queue is rebuilt when its outdated entries outnumber its other entries by more than this number."""
 _LOGGED = frozenset((1, 10, 100, 1_000))
+_OF_OBJECT = frozenset((CONFLICT, _BAD_REQUEST, _TOO_LARGE, _INVALID))
+"""Responses that concern one object: the success of another object says nothing about it."""
 
 
 class Request(NamedTuple):
@@ -131,6 +141,7 @@ class Writer:
         self._pushed = 0
         self._busy: set[Key] = set()
         self._failed: dict[Key, int] = {}
+        self._paused: PausedObjects[Target] = PausedObjects(least_s=PROBE_S, most_s=SLOW_RETRY_S)
         self._unread: set[Key] = set()
         """Objects that must be read before they are written again."""
         self._server_failed = 0
@@ -150,9 +161,18 @@ class Writer:
         failed = self._failed.get(key, 0)
         if failed >= ATTEMPTS:
             del self._failed[key]
+            self._paused.discard(key)
         elif failed:
             return
         self._put(key, -URGENT_S if is_urgent else delay_s)
+
+    def recovered(self, target: Target) -> None:
+        """Try the objects of a target again that wait because the server failed: the server has recovered."""
+        for name in self._paused.release(target, _now_s()):
+            key = (target, name)
+            self._failed[key] = ATTEMPTS - 1
+            self._put(key, self._rng.uniform(0.0, RECOVERY_S))
+        self._keep_probe(target)
 
     async def run(self) -> None:
         """Write until cancelled."""
@@ -231,7 +251,7 @@ class Writer:
             plan = target.plan(name)
         match plan:
             case None:
-                self._failed.pop(key, None)
+                self._succeeded(key)
             case Wait(seconds):
                 self._put(key, seconds)
             case Request():
@@ -257,7 +277,8 @@ class Writer:
             raise
         self._answered()
         self.counts.writes += 1
-        self._failed.pop(key, None)
+        self._succeeded(key)
+        self.recovered(target)
         target.wrote(name)
         if request.verb == "delete":
             target.saw_none(name)
@@ -287,6 +308,17 @@ class Writer:
     def _answered(self) -> None:
         self._server_failed = 0
 
+    def _succeeded(self, key: Key) -> None:
+        self._failed.pop(key, None)
+        self._paused.discard(key, is_written=True)
+        self._keep_probe(key[0])
+
+    def _keep_probe(self, target: Target) -> None:
+        """Try one paused object of a target soon, if there is one."""
+        name = self._paused.new_probe(target)
+        if name is not None:
+            self._put((target, name), PROBE_S * self._rng.uniform(0.8, 1.2))
+
     # -- failures
 
     def _failure(self, key: Key, error: ApiError) -> None:
@@ -303,6 +335,7 @@ class Writer:
         counts.behind += POSITION_REFUSED in str(error)
         counts.refused += not is_retried
         failed = self._failed[key] = self._failed.get(key, 0) + 1 if is_retried else ATTEMPTS
+        self._paused.discard(key)
         pause_s = self._rng.uniform(0.0, backoff_ceiling(failed - 1, RETRY_S, RETRY_S_MAX))
         if error.status == CONFLICT and failed == 1:
             pause_s = 0.0  # the read that follows shows what the other writer wrote
@@ -313,6 +346,9 @@ class Writer:
                 about = {"object": key[0].path(key[1]), "status": error.status, "pause_s": round(pause_s)}
                 logger.warning("object not written, retrying later: %s", error, extra=about)
         self._put(key, pause_s, is_pause=True)
+        if failed >= ATTEMPTS and error.status not in _OF_OBJECT:
+            self._paused.add(key, _now_s())
+        self._keep_probe(key[0])
 
     def _block(self, error: ApiError) -> None:
         """Delay all requests: the server is overloaded or unreachable."""

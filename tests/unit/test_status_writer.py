@@ -14,7 +14,7 @@ import pytest
 
 from drivers.kubernetes.observed import ObservedObjects
 from drivers.kubernetes.request_budget import RequestBudget
-from drivers.kubernetes.writer import ATTEMPTS, SLOW_RETRY_S, Plan, Request, Wait, Writer
+from drivers.kubernetes.writer import ATTEMPTS, PROBE_S, RECOVERY_S, SLOW_RETRY_S, Plan, Request, Wait, Writer
 from projections.kubernetes.object_cache import ObjectCache, named_objects
 from schemas.kubernetes.api import ApiError
 from schemas.kubernetes.objects import Custom
@@ -294,17 +294,68 @@ async def test_an_object_whose_attempts_are_used_up_waits_for_a_change_or_a_slow
         await made.until_idle()
         made.api.faults.refuse(500, "patch", times=ATTEMPTS + 1)
         made.counters.want("a", 2)
-        await asyncio.sleep(SLOW_RETRY_S / 2)
+        await asyncio.sleep(PROBE_S)
         assert (made.writer.counts.given_up, made.requests("patch")) == (1, 1 + ATTEMPTS)
         made.counters.want("a", 3)
         await asyncio.sleep(2.0)
         assert await made.number("a") == 3, "a change gives it new attempts"
-        made.api.faults.refuse(403, "patch")
+        made.api.faults.refuse(422, "patch", times=ATTEMPTS)
         made.counters.want("a", 4)
-        await asyncio.sleep(1.0)
-        assert (made.writer.counts.refused, await made.number("a")) == (1, 3)
-        await asyncio.sleep(SLOW_RETRY_S * 1.3)
+        await asyncio.sleep(SLOW_RETRY_S * 0.7)
+        made.counters.want("b", 1)
+        await asyncio.sleep(2.0)
+        assert (await made.number("a"), await made.number("b")) == (3, 1), "a refusal of one object keeps its pause"
+        await asyncio.sleep(SLOW_RETRY_S * 0.8)
         assert await made.number("a") == 4
+
+
+@pytest.mark.parametrize("status", [403, 404, 500, 504])
+async def test_objects_that_wait_because_of_the_server_are_written_soon_after_it_recovers(status: int) -> None:
+    """One of them shows the recovery: no object changes. Until then, only this one is tried."""
+    names = [f"a{place}" for place in range(40)]
+    async with running() as made:
+        for name in names:
+            made.counters.want(name, 1)
+        await made.until_idle()
+        made.api.faults.refuse(status, "patch", times=10_000)
+        for name in names:
+            made.counters.want(name, 2)
+        await asyncio.sleep(SLOW_RETRY_S * 0.4)
+        assert made.writer.counts.given_up >= len(names)
+        before = made.requests("patch")
+        await asyncio.sleep(SLOW_RETRY_S * 0.3)
+        assert 2 <= made.requests("patch") - before <= 4, "one probe in half a minute"
+        made.api.faults.clear()
+        await asyncio.sleep(PROBE_S * 1.2 + RECOVERY_S + 1.0)
+        assert [await made.number(name) for name in names] == [2] * len(names)
+
+
+async def test_an_object_that_fails_alone_is_not_tried_at_each_success_of_another() -> None:
+    async with running() as made:
+        for name in ("bad", "good"):
+            made.counters.want(name, 1)
+        await made.until_idle()
+        made.api.faults.refuse(500, "patch", times=10_000, within="/bad/")
+        made.counters.want("bad", 2)
+        await asyncio.sleep(60.0)
+        before = made.requests("patch")
+        for number in range(3_600):
+            made.counters.want("good", number)
+            await asyncio.sleep(1.0)
+        assert made.requests("patch") - before <= 3_600 * (1 + 1.3 / PROBE_S)
+
+
+async def test_a_new_list_ends_the_pauses_of_its_kind() -> None:
+    async with running() as made:
+        made.counters.want("a", 1)
+        await made.until_idle()
+        made.api.faults.refuse(404, "patch", times=ATTEMPTS)
+        made.counters.want("a", 2)
+        await asyncio.sleep(PROBE_S * 0.5)
+        assert await made.number("a") == 1
+        made.writer.recovered(made.counters)
+        await asyncio.sleep(PROBE_S * 0.25)
+        assert await made.number("a") == 2
 
 
 async def test_a_refusal_of_one_object_does_not_hold_up_others() -> None:
