@@ -213,7 +213,7 @@ class DecisionWriter:
         return self._log.append(topic, key_of(decision.at).encode(), value, timeout_s=APPEND_TIMEOUT_S)
 
     def _has_failed(self, decision: DecidedRecord, result: BaseException | None) -> bool:
-        """Whether an append must be repeated: its outcome is unknown. Raises an error that is fatal or not the log's."""
+        """Whether an append must be repeated: its outcome is unknown. Raises errors that are fatal or not the log's."""
         if result is None:
             return False
         if isinstance(result, FatalError) or not isinstance(result, PlaneError):
