@@ -108,7 +108,7 @@ class WatchCounts:
 
 
 class ListWatch(Generic[T]):
-    """Lists and watches one collection while `run` runs."""
+    """Lists and watches one collection of a source while `run` runs."""
 
     def __init__(
         self,
@@ -120,10 +120,14 @@ class ListWatch(Generic[T]):
         rng: Random,
         label_selector: str = "",
         versions: ListVersions | None = None,
+        source: str = "",
     ) -> None:
         self.counts = WatchCounts()
         self.is_current = False
         """Whether the last list is complete and a watch follows it."""
+        self.fault = ""
+        """The last error, until a watch follows a complete list again."""
+        self._source = source
         self._api = api
         self._path = path
         self._page = msgspec.json.Decoder(ObjectList[kind])  # type: ignore[valid-type]
@@ -174,7 +178,7 @@ class ListWatch(Generic[T]):
         went_back = self._went_back or (version.isdecimal() and int(version) < self._newest)
         self._went_back = False
         if went_back:
-            about = {"path": self._path, "version": version, "before": self._newest}
+            about = {"source": self._source, "path": self._path, "version": version, "before": self._newest}
             logger.warning("resource versions went back: the API server was restored from a backup", extra=about)
             self._newest = 0
         self._newest = max(self._newest, _number(version))
@@ -227,7 +231,7 @@ class ListWatch(Generic[T]):
         began_s, has_lines = now_s(), False
         async with self._api.watch(self._path, query, idle_s=IDLE_S) as events:
             self.counts.watches += 1
-            self.is_current = True
+            self.is_current, self.fault = True, ""
             async for event in events:
                 version = self._handle(event, version)
                 has_lines = True
@@ -262,7 +266,8 @@ class ListWatch(Generic[T]):
             item = self._item.decode(event.object)
         except msgspec.DecodeError as error:
             if not self.counts.malformed_events:
-                logger.warning("undecodable event skipped: %s", error, extra={"path": self._path})
+                about = {"source": self._source, "path": self._path}
+                logger.warning("undecodable event skipped: %s", error, extra=about)
             self.counts.malformed_events += 1
             return version
         found = item.metadata.resource_version
@@ -300,8 +305,15 @@ class ListWatch(Generic[T]):
         longest_s = min(RETRY_S_MAX, RETRY_S * 2 ** min(self._failed, 10))
         asked_s = min(RETRY_AFTER_S_MAX, error.retry_after_s or 0.0)
         pause_s = asked_s + self._rng.uniform(0.0, longest_s)
+        self.fault = str(error)
         if self._failed in (1, 10, 100):
-            about = {"path": self._path, "status": error.status, "reason": error.reason, "pause_s": round(pause_s, 1)}
+            about = {
+                "source": self._source,
+                "path": self._path,
+                "status": error.status,
+                "reason": error.reason,
+                "pause_s": round(pause_s, 1),
+            }
             logger.warning("list or watch failed, retrying: %s", error, extra=about)
         await asyncio.sleep(pause_s)
 

@@ -132,6 +132,8 @@ def _source(status: SourceStatus) -> pb.SourceStatus:
         nodes=status.nodes,
         refused=status.refused,
         retained=status.retained,
+        fault=status.fault,
+        ahead=status.ahead,
     )
 
 

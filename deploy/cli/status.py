@@ -134,7 +134,7 @@ def _unwatched(replicas: Sequence[pb.Replica]) -> list[str]:
 def _edge(replica: pb.Replica, source: pb.SourceStatus) -> str:
     """The state of an edge in one line."""
     watched = f"{'' if source.watched else 'not '}watched by {replica.name}"
-    why = [] if source.watched else ["its API server does not respond"]
+    why = [] if source.watched else [source.fault or "its API server does not respond"]
     refused = [f"{source.refused} refused"] if source.refused else []
     retained = [f"{source.retained} stay that it lists no more"] if source.retained else []
     return "; ".join([watched, *why, ", ".join([f"{source.nodes} Nodes", *refused, *retained])])

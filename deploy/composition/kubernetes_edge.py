@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
@@ -19,9 +20,11 @@ from commands.kubernetes.users import UserNames
 from drivers.kubernetes.clique_targets import CliqueSources
 from drivers.kubernetes.clique_writer import CliqueWriter
 from drivers.kubernetes.event_writer import EventWriter
+from drivers.kubernetes.kubeconfig import KubeconfigInvalid
 from drivers.kubernetes.request_budget import RequestBudget
 from drivers.kubernetes.status import StatusEdge
 from drivers.kubernetes.writer import Writer
+from eventstore.backoff import backoff_ceiling
 from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
 from eventstore.replicas.status import SourceStatus
@@ -31,6 +34,7 @@ from projections.kubernetes.event_queue import EventQueue
 from projections.kubernetes.object_cache import ObjectCache
 from projections.kubernetes.object_events import ObjectEvent, Report, ignore
 from projections.kubernetes.statements import StatementTable
+from projections.kubernetes.status_body import shortened
 from projections.kubernetes.zone_notices import ZoneNotices
 from schemas.kubernetes.api import KubernetesApi
 from schemas.kubernetes.compute_domains import CliqueObject, DomainObject
@@ -40,7 +44,14 @@ from schemas.resources.compute_domain import COMPUTE_DOMAIN, COMPUTE_DOMAIN_CLIQ
 ConnectKubernetes: TypeAlias = Callable[[], AbstractAsyncContextManager[KubernetesApi]]
 """Opens the connection to the API server."""
 
+logger = logging.getLogger(__name__)
+
 NODES = "/api/v1/nodes"
+RETRY_S = 1.0
+RETRY_S_MAX = 30.0
+_FAULT_MAX = 300
+"""Maximum length of the fault of a source: beacons contain it."""
+_LOGGED = frozenset((1, 10, 100, 1_000))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,15 +113,21 @@ class KubernetesEdge:
         self._budget = RequestBudget(settings.requests_per_second)
         self._now_ms = now_ms
         self._rng = rng
+        self._fault = ""
+        """Why the connection is not open."""
 
     async def run(self) -> None:
-        """Watch and write until cancelled. Raises KubeconfigInvalid."""
-        async with self._connect() as api, asyncio.TaskGroup() as tasks:
-            await self._replica.ready()  # the folds have the version of the last list
-            self.watches["nodes"] = ListWatch(api, NODES, Node, self.nodes, rng=self._rng, versions=self.nodes)
-            self.writer = Writer(api, self._budget, rng=self._rng)
+        """Watch and write until cancelled."""
+        await self._replica.ready()  # the folds have the version of the last list
+        async with AsyncExitStack() as stack:
+            api = await self._connected(stack)
+            tasks = await stack.enter_async_context(asyncio.TaskGroup())
+            self.watches["nodes"] = ListWatch(
+                api, NODES, Node, self.nodes, rng=self._rng, versions=self.nodes, source=self.source
+            )
+            self.writer = Writer(api, self._budget, rng=self._rng, source=self.source)
             if self._settings.has_events:
-                self.event_writer = EventWriter(api, self._budget, self.events, rng=self._rng)
+                self.event_writer = EventWriter(api, self._budget, self.events, rng=self._rng, source=self.source)
             if self._settings.cliques is not None:
                 self._add_cliques(api, self.writer, self._settings.cliques)
             if self._settings.has_status:
@@ -118,11 +135,33 @@ class KubernetesEdge:
             for part in self._parts():
                 tasks.create_task(part.run())
 
+    async def _connected(self, stack: AsyncExitStack) -> KubernetesApi:
+        """Open the connection. The process has checked the kubeconfig at its start, but the file may have been replaced
+        since, or its program may fail: this is tried again, and the edges of other clusters go on."""
+        failures = 0
+        while True:
+            try:
+                api = await stack.enter_async_context(self._connect())
+            except KubeconfigInvalid as error:
+                self._fault = str(error)
+                pause_s = backoff_ceiling(failures, RETRY_S, RETRY_S_MAX) * self._rng.uniform(0.5, 1.0)
+                failures += 1
+                if failures in _LOGGED:
+                    about = {"source": self.source, "pause_s": round(pause_s, 1)}
+                    logger.warning("source cluster not connected, retrying: %s", error, extra=about)
+                await asyncio.sleep(pause_s)
+            else:
+                self._fault = ""
+                return api
+
     def status_of_source(self) -> SourceStatus:
         """The state of the edge, for status pages."""
         watch, nodes = self.watches.get("nodes"), self.nodes
         is_watched = watch is not None and watch.is_current
-        return SourceStatus(self.source, is_watched, nodes.count, len(nodes.refused), nodes.retained)
+        fault = self._fault or (watch.fault if watch is not None else "")
+        return SourceStatus(
+            self.source, is_watched, nodes.count, len(nodes.refused), nodes.retained, shortened(fault, _FAULT_MAX)
+        )
 
     def _parts(self) -> Iterator[Any]:
         yield self.nodes
@@ -135,10 +174,10 @@ class KubernetesEdge:
         self.events.put(event, self._now_ms())
 
     def _add_status(self, api: KubernetesApi, writer: Writer) -> None:
-        statements, now_ms, rng = StatementTable(), self._now_ms, self._rng
+        statements, now_ms, rng, source = StatementTable(), self._now_ms, self._rng, self.source
         users = self._settings.users or UserNames(self.source)
         self.objects = ObjectEdge(
-            self._replica, self.source, api, users, statements, now_ms=now_ms, rng=rng, report=self._report
+            self._replica, source, api, users, statements, now_ms=now_ms, rng=rng, report=self._report
         )
         caches = self.objects.caches
         self.status = StatusEdge(
@@ -152,7 +191,7 @@ class KubernetesEdge:
             now_ms=now_ms,
         )
         for kind, cache in caches.items():
-            watch = self.watches[kind.plural] = ListWatch(api, kind.path(), Custom, cache, rng=rng)
+            watch = self.watches[kind.plural] = ListWatch(api, kind.path(), Custom, cache, rng=rng, source=source)
             self.status.follow(kind.plural, partial(_is_current, watch))
 
     def _add_cliques(self, api: KubernetesApi, writer: Writer, mode: Mode) -> None:
@@ -174,11 +213,12 @@ class KubernetesEdge:
             rng=self._rng,
             report=self._report,
         )
-        sources = CliqueSources(self._replica, namespace, pods, cliques, domains, mode)
+        sources = CliqueSources(self._replica, namespace, pods, cliques, domains, mode, self.source)
         self.clique_writer = CliqueWriter(sources, self._ranks, writer)
         clique_path, domain_path = COMPUTE_DOMAIN_CLIQUE.path(namespace), COMPUTE_DOMAIN.path()
+        watch = partial(ListWatch, api, rng=self._rng, source=self.source)
         self.watches |= {
-            "pods": ListWatch(api, pods_path, Pod, pods, rng=self._rng, label_selector=DOMAIN_LABEL),
-            COMPUTE_DOMAIN_CLIQUE.plural: ListWatch(api, clique_path, CliqueObject, cliques, rng=self._rng),
-            COMPUTE_DOMAIN.plural: ListWatch(api, domain_path, DomainObject, domains, rng=self._rng),
+            "pods": watch(pods_path, Pod, pods, label_selector=DOMAIN_LABEL),
+            COMPUTE_DOMAIN_CLIQUE.plural: watch(clique_path, CliqueObject, cliques),
+            COMPUTE_DOMAIN.plural: watch(domain_path, DomainObject, domains),
         }

@@ -126,7 +126,7 @@ class Plane:
         plane = cls(settings, now_ms=now_ms, rng=rng)
         plane._span_recorder = span_recorder
         if "kubernetes" in plane.roles:
-            check_kubeconfigs(settings.source_clusters)
+            await check_kubeconfigs(settings.source_clusters)
         check_free(plane._listeners())
         async with AsyncExitStack() as stack:
             plane.log = await stack.enter_async_context(open_log(settings, now_ms=now_ms, rng=rng))
@@ -240,7 +240,10 @@ class Plane:
         self._unready = ""
 
     def _kubernetes_edge(self, cluster: SourceCluster, ranks: Ranks) -> KubernetesEdge:
-        connect, settings = partial(connect_kubernetes, cluster.kubeconfig), self.settings.edge(cluster.name)
+        connect, settings = (
+            partial(connect_kubernetes, cluster.kubeconfig, source=cluster.name),
+            self.settings.edge(cluster.name),
+        )
         return KubernetesEdge(connect, self.replica, ranks, settings, now_ms=self._now_ms, rng=self._rng)
 
     def _write_decisions(self, running: _Running, buffer: DecisionBuffer) -> Ranks:

@@ -18,8 +18,7 @@ import aiohttp
 import msgspec
 from aiohttp.http_exceptions import LineTooLong
 
-from eventstore.errors import FatalError
-from projections.field_checks import PATH_QUOTED, quoted
+from drivers.kubernetes.kubeconfig import PROGRAM_S, KubeconfigInvalid, unusable
 from schemas.kubernetes.api import ApiError, KubernetesApi, PatchType, WatchEvent
 
 logger = logging.getLogger(__name__)
@@ -39,10 +38,6 @@ _PATCH_TYPES: Mapping[PatchType, str] = {
     "apply": "application/apply-patch+yaml",
     "json": "application/json-patch+json",
 }
-
-
-class KubeconfigInvalid(FatalError):
-    """The kubeconfig cannot be read, or names no usable cluster."""
 
 
 class _Details(msgspec.Struct, frozen=True, rename="camel"):
@@ -68,8 +63,9 @@ _line = msgspec.json.Decoder(_Line)
 
 
 @asynccontextmanager
-async def connect(kubeconfig: str, *, context: str | None = None) -> AsyncIterator[KubernetesApi]:
-    """The API server of a kubeconfig file, or of the cluster that this process runs in. Raises KubeconfigInvalid."""
+async def connect(kubeconfig: str, *, context: str | None = None, source: str = "") -> AsyncIterator[KubernetesApi]:
+    """The API server of a kubeconfig file, or of the cluster that this process runs in. Its warnings have the name of
+    the source. Sends nothing. Raises KubeconfigInvalid."""
     from kubernetes_asyncio import client, config
 
     configuration = client.Configuration()
@@ -82,16 +78,24 @@ async def connect(kubeconfig: str, *, context: str | None = None) -> AsyncIterat
             await config.load_kube_config(kubeconfig, context=context, client_configuration=configuration)
 
     try:
-        await load()
+        async with asyncio.timeout(PROGRAM_S):
+            await load()
+        opened = client.ApiClient(configuration)  # reads the files of certificates
     except Exception as error:  # the library checks little of what it reads: a wrong type is a TypeError
-        raise KubeconfigInvalid(f"kubeconfig: {quoted(kubeconfig, PATH_QUOTED)} cannot be used: {error}") from error
-    async with client.ApiClient(configuration) as api:
-        yield HttpApi(api, load)
+        raise KubeconfigInvalid(kubeconfig, unusable(error)) from error
+    async with opened as api:
+        yield HttpApi(api, load, source)
 
 
 def _check_readable(kubeconfig: str) -> None:
     with Path(kubeconfig).expanduser().open("rb"):
         pass
+
+
+def _config_errors() -> type[Exception]:
+    from kubernetes_asyncio.config import ConfigException
+
+    return ConfigException
 
 
 class HttpApi:
@@ -101,9 +105,10 @@ class HttpApi:
     request with a 401 response is therefore repeated once, with reloaded credentials.
     """
 
-    def __init__(self, api: Any, load: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, api: Any, load: Callable[[], Awaitable[None]], source: str) -> None:
         self._api = api
         self._load = load
+        self._source = source
         self._loaded_s = -RELOAD_S
 
     async def get(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
@@ -181,7 +186,9 @@ class HttpApi:
         try:
             await self._load()
         except Exception as error:
-            logger.warning("credentials could not be reloaded after a 401 response: %s", error)
+            about = {"source": self._source}
+            why = unusable(error)
+            logger.warning("credentials not reloaded after a 401 response, retrying: %s", why, extra=about)
             return response
         response.close()
         return await self._call(method, path, query, body, content_type=content_type, timeout=timeout)
@@ -196,17 +203,20 @@ class HttpApi:
         content_type: str = _JSON,
         timeout: aiohttp.ClientTimeout,
     ) -> aiohttp.ClientResponse:
-        found = await self._api.call_api(
-            path,
-            method,
-            query_params=list((query or {}).items()),
-            header_params={"Accept": _JSON, "Content-Type": content_type},
-            body=body,
-            auth_settings=["BearerToken"],
-            _preload_content=False,
-            _request_timeout=timeout,
-            _return_http_data_only=True,
-        )
+        try:
+            found = await self._api.call_api(
+                path,
+                method,
+                query_params=list((query or {}).items()),
+                header_params={"Accept": _JSON, "Content-Type": content_type},
+                body=body,
+                auth_settings=["BearerToken"],
+                _preload_content=False,
+                _request_timeout=timeout,
+                _return_http_data_only=True,
+            )
+        except _config_errors() as error:  # a rotated token is read before a request
+            raise ApiError(0, "NoCredentials", unusable(error)) from error
         return cast(aiohttp.ClientResponse, found)
 
 
@@ -265,4 +275,7 @@ def _retry_after_s(response: aiohttp.ClientResponse) -> float | None:
 
 
 def _unreachable(error: Exception) -> ApiError:
+    if isinstance(error, aiohttp.ClientConnectorError):
+        where, why = f"{error.host}:{error.port}", error.os_error.strerror or str(error.os_error)
+        return ApiError(0, "Unreachable", f"no connection to {where}: {why}")
     return ApiError(0, "Unreachable", str(error) or type(error).__name__)

@@ -63,6 +63,8 @@ class CliqueSources:
     cliques: ObjectCache[CliqueObject]
     domains: ObjectCache[DomainObject]
     mode: Mode
+    source: str = ""
+    """The name of the cluster, for warnings."""
 
     @property
     def is_complete(self) -> bool:
@@ -160,7 +162,8 @@ class CliqueTarget:
             self.unclaimed[name] = found.unclaimed
         for node, fault in found.faults.items():
             if known.get(node) != fault:
-                logger.warning("row of another writer replaced: %s", fault, extra={"object": name, "node": node})
+                about = {"source": self._sources.source, "object": name, "node": node}
+                logger.warning("row of another writer replaced: %s", fault, extra=about)
 
 
 class DomainTarget:

@@ -55,8 +55,11 @@ class EventCounts:
 class EventWriter:
     """Writes the Events of a queue while `run` runs."""
 
-    def __init__(self, api: KubernetesApi, budget: RequestBudget, queue: EventQueue, *, rng: Random) -> None:
+    def __init__(
+        self, api: KubernetesApi, budget: RequestBudget, queue: EventQueue, *, rng: Random, source: str = ""
+    ) -> None:
         self.counts = EventCounts()
+        self._source = source
         self._api = api
         self._budget = budget
         self._queue = queue
@@ -128,7 +131,7 @@ class EventWriter:
         counts.given_up += not is_kept
         if not is_kept and counts.given_up in _LOGGED:
             about = {"object": tally.event.regarding.name, "reason": tally.event.reason, "status": error.status}
-            logger.warning("Kubernetes Event not written: %s", error, extra=about)
+            logger.warning("Kubernetes Event not written: %s", error, extra=about | {"source": self._source})
         ceiling_s = backoff_ceiling(self._failed, RETRY_S, RETRY_S_MAX)
         self._failed += is_kept
         pause_s = max(self._rng.uniform(0.0, ceiling_s), error.retry_after_s or 0.0)

@@ -240,7 +240,7 @@ class StatusActor:
         if body.position.is_refused_after(position_of(found.status)):
             self.ahead += 1
             if self.ahead in _LOGGED:
-                about = {"object": self.path(name), "position": body.position}
+                about = {"source": self._writer.source, "object": self.path(name), "position": body.position}
                 logger.warning("status not written: the object has a later position than this plane's log", extra=about)
             return Wait(AHEAD_S)
         early_s = found.status_s + EVERY_S - _now_s()
@@ -261,7 +261,7 @@ class StatusActor:
                 "conditions of a status flip too often, writing them at most every %.0f s: another controller may write"
                 " the status, or the spec changes all the time",
                 EVERY_S,
-                extra={"object": self.path(name)},
+                extra={"source": self._writer.source, "object": self.path(name)},
             )
         return False
 

@@ -131,8 +131,9 @@ Key: TypeAlias = tuple[Target, str]
 class Writer:
     """Serves marked objects while `run` runs. The queue has at most one entry per object."""
 
-    def __init__(self, api: KubernetesApi, budget: RequestBudget, *, rng: Random) -> None:
+    def __init__(self, api: KubernetesApi, budget: RequestBudget, *, rng: Random, source: str = "") -> None:
         self.counts = WriteCounts()
+        self.source = source
         self._api = api
         self._rng = rng
         self._budget = budget
@@ -344,6 +345,7 @@ class Writer:
             pause_s = SLOW_RETRY_S * self._rng.uniform(0.8, 1.2)
             if counts.given_up in _LOGGED:
                 about = {"object": key[0].path(key[1]), "status": error.status, "pause_s": round(pause_s)}
+                about["source"] = self.source
                 logger.warning("object not written, retrying later: %s", error, extra=about)
         self._put(key, pause_s, is_pause=True)
         if failed >= ATTEMPTS and error.status not in _OF_OBJECT:
@@ -359,6 +361,7 @@ class Writer:
         self._budget.pause(pause_s)
         if self._server_failed in _LOGGED:
             about = {"status": error.status, "reason": error.reason, "pause_s": round(pause_s, 1)}
+            about["source"] = self.source
             logger.warning("write to the API server failed, retrying: %s", error, extra=about)
 
 

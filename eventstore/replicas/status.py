@@ -28,14 +28,17 @@ class PartitionStatus(NamedTuple):
 
 
 class SourceStatus(NamedTuple):
-    """The edge of a replica for one Kubernetes cluster. `is_watched` is false while the API server does not respond.
-    `retained` nodes stay although the cluster lists them no more."""
+    """The edge of a replica for one Kubernetes cluster. `is_watched` is false while the Nodes cannot be listed and
+    watched, for the reason `fault`. `retained` nodes stay although the cluster lists them no more. `ahead` objects have
+    a later position than the log, so their status is not written."""
 
     source: str
     is_watched: bool
     nodes: int
     refused: int
     retained: int
+    fault: str = ""
+    ahead: int = 0
 
 
 def status_of(folded: FoldedPartition, end: int) -> PartitionStatus:

@@ -1444,18 +1444,22 @@ class Replica(_message.Message):
     def __init__(self, name: _Optional[str] = ..., roles: _Optional[_Iterable[str]] = ..., addresses: _Optional[_Mapping[str, str]] = ..., version: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[PartitionStatus, _Mapping]]] = ..., dpus_ahead_of_log: _Optional[int] = ..., supports: _Optional[_Mapping[str, FoldVersions]] = ..., revocations_fault: _Optional[str] = ..., sources: _Optional[_Iterable[_Union[SourceStatus, _Mapping]]] = ...) -> None: ...
 
 class SourceStatus(_message.Message):
-    __slots__ = ("source", "watched", "nodes", "refused", "retained")
+    __slots__ = ("source", "watched", "nodes", "refused", "retained", "fault", "ahead")
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     WATCHED_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     RETAINED_FIELD_NUMBER: _ClassVar[int]
+    FAULT_FIELD_NUMBER: _ClassVar[int]
+    AHEAD_FIELD_NUMBER: _ClassVar[int]
     source: str
     watched: bool
     nodes: int
     refused: int
     retained: int
-    def __init__(self, source: _Optional[str] = ..., watched: _Optional[bool] = ..., nodes: _Optional[int] = ..., refused: _Optional[int] = ..., retained: _Optional[int] = ...) -> None: ...
+    fault: str
+    ahead: int
+    def __init__(self, source: _Optional[str] = ..., watched: _Optional[bool] = ..., nodes: _Optional[int] = ..., refused: _Optional[int] = ..., retained: _Optional[int] = ..., fault: _Optional[str] = ..., ahead: _Optional[int] = ...) -> None: ...
 
 class PartitionStatus(_message.Message):
     __slots__ = ("partition", "position", "lag_records", "fold_version", "digest", "digest_position", "running_hash", "quarantined", "halted")

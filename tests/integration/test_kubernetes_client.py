@@ -13,7 +13,8 @@ import pytest
 import yaml
 from aiohttp import web
 
-from drivers.kubernetes.client import KubeconfigInvalid, connect
+from drivers.kubernetes.client import connect
+from drivers.kubernetes.kubeconfig import KubeconfigInvalid
 from schemas.kubernetes.api import ApiError, KubernetesApi, WatchEvent
 
 PATH = "/api/v1/nodes"

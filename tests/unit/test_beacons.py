@@ -102,7 +102,7 @@ async def test_a_beacon_reports_a_rejected_list_of_revoked_certificates() -> Non
 
 async def test_a_beacon_has_the_edges_of_its_replica() -> None:
     plane = ReplicasWithBeacons()
-    east, west = SourceStatus("east", True, 100, 2, 3), SourceStatus("west", False, 7, 0, 0)
+    east, west = SourceStatus("east", True, 100, 2, 3), SourceStatus("west", False, 7, 0, 0, "away", 5)
     async with plane.joined("one", sources=[east]) as one, plane.joined("other", sources=[west]):
         await asyncio.sleep(3)
         assert {beacon.replica: beacon.sources for beacon in one.alive()} == {"one": [east], "other": [west]}
@@ -117,10 +117,10 @@ async def test_a_beacon_has_the_edges_of_its_replica() -> None:
             sources=lambda: [east],
         )
         sources = [each for replica in board.status().replicas for each in replica.sources]
-        assert [(each.source, each.watched, each.nodes, each.refused, each.retained) for each in sources] == [
-            east,
-            west,
-        ]
+        assert [
+            (each.source, each.watched, each.nodes, each.refused, each.retained, each.fault, each.ahead)
+            for each in sources
+        ] == [east, west]
 
 
 async def test_clock_offsets_to_the_log_and_to_other_replicas_are_measured() -> None:

@@ -12,7 +12,7 @@ PARTS = [
     pb.PartitionStatus(partition="zones/1", lag_records=3, halted="no rule"),
 ]
 EAST = pb.SourceStatus(source="east", watched=True, nodes=100, refused=2, retained=3)
-WEST = pb.SourceStatus(source="west", nodes=7)
+WEST = pb.SourceStatus(source="west", nodes=7, fault="no connection to west:6443: Connection refused")
 WATCHED_WEST = pb.SourceStatus(source="west", nodes=7, watched=True)
 
 
@@ -71,6 +71,6 @@ def test_each_source_cluster_is_one_line_per_edge() -> None:
     replicas = [pb.Replica(name="r1", sources=[EAST, WEST]), pb.Replica(name="r2", sources=[WATCHED_WEST])]
     assert [line for line in summary(pb.Status(replicas=replicas)) if line[0].startswith("source")] == [
         ("source east", "watched by r1; 100 Nodes, 2 refused, 3 stay that it lists no more"),
-        ("source west", "not watched by r1; its API server does not respond; 7 Nodes"),
+        ("source west", "not watched by r1; no connection to west:6443: Connection refused; 7 Nodes"),
         ("source west", "watched by r2; 7 Nodes"),
     ]

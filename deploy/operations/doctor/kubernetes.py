@@ -9,7 +9,8 @@ from deploy.composition.roles import roles_in_process
 from deploy.operations.doctor.host import Finding
 from deploy.settings.settings import Settings
 from deploy.settings.source_clusters import SourceCluster
-from drivers.kubernetes.client import KubeconfigInvalid, connect
+from drivers.kubernetes.client import connect
+from drivers.kubernetes.kubeconfig import KubeconfigInvalid
 from schemas.kubernetes.api import ApiError, KubernetesApi
 from schemas.resources import KINDS
 
