@@ -14,6 +14,7 @@ from schemas.api import dpuplane_pb2 as pb
 
 _NAMED = 5
 """Maximum number of zones that are named on one line; the others are counted."""
+_AHEAD = "delete them if no other plane writes to the cluster, see ObjectsAheadOfLog in the runbook"
 
 
 @click.command()
@@ -53,6 +54,7 @@ def verdict(found: pb.Status) -> str:
         *("DPUs hold newer tables than this log" for r in found.replicas if r.dpus_ahead_of_log),
         *("revoked certificates not read" for r in found.replicas if r.revocations_fault),
         *(f"source {name} not watched" for name in _unwatched(found.replicas)),
+        *(f"objects of source {s.source} ahead of this log" for r in found.replicas for s in r.sources if s.ahead),
     ]
     quarantined = max((sum(p.quarantined for p in r.partitions) for r in found.replicas), default=0)
     look = [
@@ -137,7 +139,8 @@ def _edge(replica: pb.Replica, source: pb.SourceStatus) -> str:
     why = [] if source.watched else [source.fault or "its API server does not respond"]
     refused = [f"{source.refused} refused"] if source.refused else []
     retained = [f"{source.retained} stay that it lists no more"] if source.retained else []
-    return "; ".join([watched, *why, ", ".join([f"{source.nodes} Nodes", *refused, *retained])])
+    ahead = [f"{source.ahead} objects are ahead of this log: {_AHEAD}"] if source.ahead else []
+    return "; ".join([watched, *why, ", ".join([f"{source.nodes} Nodes", *refused, *retained]), *ahead])
 
 
 def _addresses(replica: pb.Replica) -> str:

@@ -160,8 +160,21 @@ class KubernetesEdge:
         is_watched = watch is not None and watch.is_current
         fault = self._fault or (watch.fault if watch is not None else "")
         return SourceStatus(
-            self.source, is_watched, nodes.count, len(nodes.refused), nodes.retained, shortened(fault, _FAULT_MAX)
+            self.source,
+            is_watched,
+            nodes.count,
+            len(nodes.refused),
+            nodes.retained,
+            shortened(fault, _FAULT_MAX),
+            sum(self.objects_ahead().values()),
         )
+
+    def objects_ahead(self) -> dict[str, int]:
+        """Number of objects with a later position than the log, by the plural of their resource."""
+        found = self.status.objects_ahead() if self.status is not None else {}
+        if self.clique_writer is not None:
+            found[COMPUTE_DOMAIN_CLIQUE.plural] = self.clique_writer.cliques.ahead.count
+        return found
 
     def _parts(self) -> Iterator[Any]:
         yield self.nodes

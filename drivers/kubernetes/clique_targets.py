@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from drivers.kubernetes.ahead import LASTING_S, ObjectsAhead
 from drivers.kubernetes.writer import Plan, Request, Wait
 from eventstore.log import CLIQUES
 from eventstore.replicas.replica import Replica
@@ -99,6 +100,7 @@ class CliqueTarget:
         """Faults of rows, by the name of the object and by node."""
         self.unclaimed: dict[str, frozenset[str]] = {}
         """Nodes whose rows have no claim in the log, by the name of the object."""
+        self.ahead = ObjectsAhead()
         self._sources = sources
         self._writes = writes
         self._spacing = _Spacing()
@@ -123,7 +125,15 @@ class CliqueTarget:
         """The next write of an object: creation, replacement or deletion."""
         shown = self._sources.cliques.objects.get(name)
         domain, _, clique = name.partition(".")  # the uid of a domain has no dot
-        write = self._write(CliqueId(domain, clique), shown) if self._sources.is_complete else None
+        if not self._sources.is_complete:
+            return None
+        place = self._sources.place(domain)
+        if place_of(shown) > place:
+            about = {"source": self._sources.source, "object": self.path(name), "position": str(place)}
+            self.ahead.add(name, _now_s(), about)
+            return Wait(LASTING_S)
+        self.ahead.discard(name)
+        write = self._write(CliqueId(domain, clique), shown)
         if write is None:
             return None
         if write.body is None:
@@ -138,7 +148,7 @@ class CliqueTarget:
         """The write that an object needs now. Records the faults of the object's rows."""
         sources = self._sources
         state, place, is_gone = sources.state(of.domain), sources.place(of.domain), sources.is_gone(of.domain)
-        if place_of(shown) > place or (shown is None and (is_gone or not sources.is_known(of.domain))):
+        if shown is None and (is_gone or not sources.is_known(of.domain)):
             return None
         found = clique_rows(state, of, shown, sources.pods, sources.mode)
         self._note(of, found)

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from drivers.internal_events import TURN_S
+from drivers.kubernetes.ahead import ObjectsAhead
 from drivers.kubernetes.flip_limit import FlipLimit
 from drivers.kubernetes.holds import HoldObjects
 from drivers.kubernetes.observed import Observed, ObservedObjects
@@ -61,8 +62,6 @@ SLICE = 10
 
 
 _custom = msgspec.json.Decoder(Custom)
-_LOGGED = frozenset((100, 1_000, 10_000))
-"""Values of `ahead` at which a warning is logged. Lower values are normal: another replica may be slightly ahead."""
 
 
 class Objects(Protocol):
@@ -104,8 +103,7 @@ class StatusActor:
         self, objects: Objects, cache: ObjectCache[Custom], replica: Replica, ranks: Ranks, writer: Writer
     ) -> None:
         self.passes = 0
-        self.ahead = 0
-        """Number of writes that were postponed because the object had a later position than our folds."""
+        self.ahead = ObjectsAhead()
         self.observed = ObservedObjects(cache, _now_s)
         self.observed.on_change = self.recompute
         self.is_watching: Callable[[], bool] = lambda: True
@@ -217,6 +215,8 @@ class StatusActor:
         plan = self._missing(name) if found is None else self._present(name, found)
         if plan is None:
             self._needed_s.pop(name, None)
+        if found is None or plan is None:
+            self.ahead.discard(name)
         if isinstance(plan, Request) and not self.is_watching():
             self._unsure_until_s = _now_s() + UNWATCHED_S + REWATCHED_S
             return Wait(UNWATCHED_S)
@@ -238,11 +238,10 @@ class StatusActor:
         if body is None or change is Difference.NONE:
             return None
         if body.position.is_refused_after(position_of(found.status)):
-            self.ahead += 1
-            if self.ahead in _LOGGED:
-                about = {"source": self._writer.source, "object": self.path(name), "position": body.position}
-                logger.warning("status not written: the object has a later position than this plane's log", extra=about)
+            about = {"source": self._writer.source, "object": self.path(name), "position": body.position}
+            self.ahead.add(name, _now_s(), about)
             return Wait(AHEAD_S)
+        self.ahead.discard(name)
         early_s = found.status_s + EVERY_S - _now_s()
         if early_s > 0 and (change is Difference.CONTENT or not self._is_flip_allowed(name)):
             return Wait(early_s)
@@ -304,6 +303,10 @@ class StatusEdge:
             for actor in self.actors:
                 if actor.kind is self._racks.kind:
                     actor.recompute(name)
+
+    def objects_ahead(self) -> dict[str, int]:
+        """Number of objects with a later position than the log, by the plural of their kind."""
+        return {actor.kind.plural: actor.ahead.count for actor in self.actors}
 
     def follow(self, plural: str, is_watching: Callable[[], bool]) -> None:
         """Write objects of a kind only while their list-watch is connected."""

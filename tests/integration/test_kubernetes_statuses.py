@@ -103,3 +103,25 @@ async def _write(api: KubernetesApi, value: dict[str, Any]) -> bytes:
     answer = await api.patch(DPU_RACK.path(name="z1", subresource="status"), operations, "json")
     assert json.loads(answer)["status"] == value
     return answer
+
+
+async def test_objects_of_an_earlier_log_are_made_again_as_the_runbook_says(
+    statuses: Statuses, own_control_plane: ControlPlane
+) -> None:
+    kubectl, spec = own_control_plane.kubectl, {"action": "drop", "priority": 1}
+    policy = {"apiVersion": RULE_POLICY.api_version, "kind": RULE_POLICY.name, "metadata": {"name": "p"}, "spec": spec}
+    await statuses.plane.join("z1", "n1")
+    await create(statuses.api, RULE_POLICY.path(), policy)
+    for kind, name in ((DPU_RACK, "z1"), (RULE_POLICY, "p")):
+        found = await eventually(statuses, kind, name, observedGeneration=1)
+        later = {"logPosition": dict.fromkeys(("generation", "fleet", "zones", "installs"), 10**6)}
+        operations = [{"op": "add", "path": "/status", "value": {**found, **later, "observedGeneration": 9}}]
+        await statuses.api.patch(kind.path(name=name, subresource="status"), operations, "json")
+        await eventually(statuses, kind, name, observedGeneration=9)
+    await statuses.plane.join("z1", "n2")
+    await asyncio.sleep(3.0)
+    assert (await statuses.status(DPU_RACK, "z1"))["nodes"] == 1
+    await kubectl("delete", "dpuracks,rulepolicies,holds", "--all")
+    await kubectl("apply", "--filename=-", stdin=json.dumps(policy))
+    await eventually(statuses, DPU_RACK, "z1", observedGeneration=1, nodes=2)
+    await eventually(statuses, RULE_POLICY, "p", observedGeneration=1)

@@ -310,3 +310,10 @@ async def test_an_object_of_a_later_position_is_left_alone() -> None:
         await east.api.replace(path, {**found, "daemons": []})
         await asyncio.sleep(5.0)
         assert not await east.rows(domain), "a replica that is ahead has written it"
+        assert east.writer.cliques.ahead.count == 0
+        await asyncio.sleep(120.0)
+        assert not await east.rows(domain)
+        assert east.writer.cliques.ahead.count == 1, "it is from another log"
+        await east.api.delete(path, uid=found["metadata"]["uid"])
+        await asyncio.sleep(5.0)
+        assert len(await east.rows(domain)) == 1 and not east.writer.cliques.ahead.count

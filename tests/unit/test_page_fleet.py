@@ -9,16 +9,20 @@ HALTED = pb.HaltedPartition(replica="r1", partition="zones/3", reason="fold vers
 STATUS = pb.Status(
     halted=[HALTED],
     stalled=[pb.StalledPartition(partition="zones/4", reason="no relay answers")],
-    replicas=[pb.Replica(name="r1", dpus_ahead_of_log=12), pb.Replica(name="r2")],
+    replicas=[
+        pb.Replica(name="r1", dpus_ahead_of_log=12),
+        pb.Replica(name="r2", sources=[pb.SourceStatus(source="east", ahead=3), pb.SourceStatus(source="west")]),
+    ],
     frozen=["*", *(f"rack-{n}" for n in range(20))],
 )
 
 
 def test_each_alert_names_the_problem_its_place_and_the_reason() -> None:
-    halted, stalled, newer, frozen = alerts(STATUS)
+    halted, stalled, newer, ahead, frozen = alerts(STATUS)
     assert halted == "zones/3 is halted on r1: fold version 9 is not known"
     assert stalled == "zones/4 is not forwarded: no relay answers"
     assert newer.startswith("12 DPUs of r1 hold newer tables than this restored log")
+    assert ahead.startswith("3 objects of source east are ahead of this log")
     assert frozen.startswith("every zone, zone rack-0,") and "rack-9" not in frozen
     assert frozen.endswith(" and more: frozen; no rule is written to their devices")
 

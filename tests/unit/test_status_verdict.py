@@ -13,6 +13,7 @@ PARTS = [
 ]
 EAST = pb.SourceStatus(source="east", watched=True, nodes=100, refused=2, retained=3)
 WEST = pb.SourceStatus(source="west", nodes=7, fault="no connection to west:6443: Connection refused")
+AHEAD = pb.SourceStatus(source="east", watched=True, nodes=1, ahead=3)
 WATCHED_WEST = pb.SourceStatus(source="west", nodes=7, watched=True)
 
 
@@ -40,6 +41,10 @@ WATCHED_WEST = pb.SourceStatus(source="west", nodes=7, watched=True)
         (
             pb.Status(replicas=[pb.Replica(sources=[EAST]), pb.Replica(sources=[WEST])]),
             "wrong: source west not watched",
+        ),
+        (
+            pb.Status(replicas=[pb.Replica(sources=[AHEAD]), pb.Replica(sources=[AHEAD])]),
+            "wrong: objects of source east ahead of this log",
         ),
         (
             pb.Status(replicas=[pb.Replica(sources=[WEST]), pb.Replica(sources=[WATCHED_WEST])]),
@@ -74,3 +79,10 @@ def test_each_source_cluster_is_one_line_per_edge() -> None:
         ("source west", "not watched by r1; no connection to west:6443: Connection refused; 7 Nodes"),
         ("source west", "watched by r2; 7 Nodes"),
     ]
+
+
+def test_objects_of_another_log_are_counted_with_what_to_do() -> None:
+    (said,) = [
+        line for line in summary(pb.Status(replicas=[pb.Replica(name="r1", sources=[AHEAD])])) if "east" in line[0]
+    ]
+    assert said[1].startswith("watched by r1; 1 Nodes; 3 objects are ahead of this log: delete them if no other plane")

@@ -239,6 +239,11 @@ KUBERNETES_NODES_RETAINED = Gauge(
     ("source",),
 )
 
+KUBERNETES_AHEAD = Gauge(
+    "dpuplane_kubernetes_objects_ahead_of_log",
+    "Objects that have had a later position than the log for a minute; their status is not written.",
+    ("source", "resource"),
+)
 KUBERNETES_WRITES = Counter(
     "dpuplane_kubernetes_writes_total",
     "Writes of statuses, by result: written, conflict, unknown, throttled, behind, refused, given_up.",

@@ -46,6 +46,8 @@ def _samples(edge: KubernetesEdge) -> Iterator[_Sample]:
     yield _Sample(catalog.KUBERNETES_NODES_FAULTY, (), len(edge.nodes.faults))
     yield _Sample(catalog.KUBERNETES_NODES_REFUSED, (), len(edge.nodes.refused))
     yield _Sample(catalog.KUBERNETES_NODES_RETAINED, (), edge.nodes.retained)
+    for resource, count in edge.objects_ahead().items():
+        yield _Sample(catalog.KUBERNETES_AHEAD, (resource,), count)
     if edge.event_writer is not None:
         yield from _events(edge, edge.event_writer)
     if edge.writer is not None:

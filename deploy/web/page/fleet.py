@@ -99,7 +99,14 @@ def alerts(status: pb.Status) -> list[str]:
         for found in status.replicas
         if found.dpus_ahead_of_log
     ]
-    return [*halted[:_OF_A_KIND], *stalled[:_OF_A_KIND], *newer[:_OF_A_KIND], *_frozen(status)]
+    ahead = [
+        f"{source.ahead} objects of source {source.source} are ahead of this log: see ObjectsAheadOfLog in the runbook"
+        for found in status.replicas
+        for source in found.sources
+        if source.ahead
+    ]
+    kinds = (halted, stalled, newer, ahead)
+    return [*(sentence for kind in kinds for sentence in kind[:_OF_A_KIND]), *_frozen(status)]
 
 
 def past_alerts(status: pb.Status) -> list[str]:
