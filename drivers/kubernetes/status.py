@@ -8,8 +8,8 @@ Replicas act in order of rank: each replica waits one turn longer than the previ
 that remain then. A replica that is not the first reads the object before it writes, because its watch may be late. A
 flipped condition is written at once, another change of a status at most every 15 s, and a change of the position alone
 never. If the conditions of an object flip too often, each waits its 15 s too: another controller that writes the status
-would otherwise be answered as fast as it writes. Two writers do no harm: the API server refuses a status whose position
-goes back.
+would otherwise be answered as fast as it writes. However fast it writes, a wait ends after a minute. Two writers do no
+harm: the API server refuses a status whose position goes back.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import msgspec
 
 from drivers.internal_events import TURN_S
 from drivers.kubernetes.ahead import ObjectsAhead
-from drivers.kubernetes.flip_limit import FlipLimit
+from drivers.kubernetes.flip_limit import WINDOW_S, FlipLimit
 from drivers.kubernetes.holds import HoldObjects
 from drivers.kubernetes.observed import Observed, ObservedObjects
 from drivers.kubernetes.policies import PolicyObjects
@@ -120,6 +120,8 @@ class StatusActor:
         self._wanted: dict[str, StatusBody] = {}
         self._needs: dict[str, _Need] = {}
         self._needed_s: dict[str, float] = {}
+        self._delayed_s: dict[str, float] = {}
+        """The time of the first need of a write, until a write of ours succeeds, by the object's name."""
         self._seen: set[str] = set()
         self._any_seen = asyncio.Event()
 
@@ -207,7 +209,7 @@ class StatusActor:
         self._cache.forget(name)
 
     def wrote(self, name: str) -> None:
-        pass
+        self._delayed_s.pop(name, None)
 
     def plan(self, name: str) -> Plan:
         """The next write of an object: creation, deletion or status."""
@@ -215,6 +217,7 @@ class StatusActor:
         plan = self._missing(name) if found is None else self._present(name, found)
         if plan is None:
             self._needed_s.pop(name, None)
+            self._delayed_s.pop(name, None)
         if found is None or plan is None:
             self.ahead.discard(name)
         if isinstance(plan, Request) and not self.is_watching():
@@ -242,7 +245,7 @@ class StatusActor:
             self.ahead.add(name, _now_s(), about)
             return Wait(AHEAD_S)
         self.ahead.discard(name)
-        early_s = found.status_s + EVERY_S - _now_s()
+        early_s = self._wait_s(name, found)
         if early_s > 0 and (change is Difference.CONTENT or not self._is_flip_allowed(name)):
             return Wait(early_s)
         operations = [
@@ -250,6 +253,13 @@ class StatusActor:
             {"op": "add", "path": "/status", "value": stamped(body, found.status)},
         ]
         return Request("patch", self.kind.path(name=name, subresource="status"), operations)
+
+    def _wait_s(self, name: str, found: Observed) -> float:
+        """Remaining time before a change of a status that is not urgent. Each write of another controller would begin
+        it anew, so it ends WINDOW_S after our first need of a write at the latest."""
+        now_s = _now_s()
+        since_s = self._delayed_s.setdefault(name, now_s)
+        return min(found.status_s + EVERY_S, since_s + WINDOW_S) - now_s
 
     def _is_flip_allowed(self, name: str) -> bool:
         """Whether flipped conditions of an object may be written at once."""

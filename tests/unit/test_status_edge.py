@@ -101,6 +101,20 @@ async def test_a_condition_that_flips_is_written_at_once() -> None:
         assert (status["nodes"], status["dpus"], ready(status)) == (2, 1, ("False", "Installing"))
 
 
+@pytest.mark.parametrize("every_s", [0.5, 5.0, EVERY_S - 0.1])
+async def test_a_controller_that_writes_a_status_all_the_time_delays_ours_by_a_minute_at_most(every_s: float) -> None:
+    async with statuses("r1") as made:
+        await made.plane.join("z1", "n1")
+        await asyncio.sleep(30)
+        before, foreign, minutes = made.writes, 0, 10
+        while foreign * every_s < minutes * 60:
+            operations = [{"op": "add", "path": "/status/nodes", "value": 1_000 + foreign}]
+            await made.api.patch(DPU_RACK.path(name="z1", subresource="status"), operations, "json")
+            foreign += 1
+            await asyncio.sleep(every_s)
+        assert minutes - 2 <= made.writes - before - foreign <= minutes * 60 / EVERY_S
+
+
 async def test_another_controller_that_writes_our_conditions_is_not_answered_in_a_loop(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
