@@ -87,6 +87,7 @@ class NodeEdge:
         self.refused: dict[str, str] = {}
         """The reason why the folds refused a node, by the node's name."""
         self.joined = self.left = 0
+        """Number of joins and leaves that the folds accepted. A refused or a repeated one does not count."""
         self.retained = 0
         """Number of nodes that the last complete list lacks, but that stay in the folds because the list is not
         sufficient evidence of a leave."""
@@ -309,10 +310,10 @@ class NodeEdge:
             case NodesJoined() if is_refused_whole and len(names) > 1:
                 return await self._join_in_parts(event, outcome, self._replica.folded(partition).time_ms + MAX_AHEAD_MS)
             case NodesJoined():
-                self.joined += len(names)
+                self.joined += _accepted(names, outcome)
                 self._take_refusals(event, outcome)
             case NodesLeft():
-                self.left += len(names)
+                self.left += _accepted(names, outcome)
                 self._take_refusals(event, outcome)
         return []
 
@@ -379,6 +380,12 @@ class NodeEdge:
             self._dirty.update(self.refused)
             self.refused.clear()
             self._work.set()
+
+
+def _accepted(names: Sequence[str], outcome: Outcome) -> int:
+    """Number of nodes whose join or leave changed the state, or will change it once its hold is approved."""
+    codes = dict.fromkeys(names, outcome.code) | {item.name: item.code for item in outcome.items}
+    return sum(code not in ("refused", "unchanged") for code in codes.values())
 
 
 def _now_s() -> float:

@@ -98,6 +98,7 @@ async def test_a_burst_joins_in_few_records_and_a_repeated_list_states_nothing()
         list_of(found, *nodes)
         await asyncio.sleep(5)
         assert (count(made, NodesJoined), count(made, NodesLeft)) == (4, 0)
+        assert (found.joined, found.left) == (2_000, 0)
 
 
 @pytest.mark.parametrize("is_deleted", [True, False])
@@ -258,9 +259,12 @@ async def test_a_refused_node_is_reported_and_stated_again_after_a_change_only()
         in_a_year_s = made.now_ms() // 1_000 + 365 * 86_400
         list_of(found, node("n1", created_s=in_a_year_s))
         await made.until(lambda: "east/n1" in found.refused)
+        assert found.joined == 0
         records = count(made, NodesJoined)
         await asyncio.sleep(60)
         assert count(made, NodesJoined) == records
         found.present(node("n1", uid="u2"))
         await made.until(lambda: zones_of(made) == {"east/n1": "z1"})
         assert not found.refused
+        await asyncio.sleep(1)
+        assert (found.joined, found.left) == (1, 0)
