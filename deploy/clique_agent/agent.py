@@ -2,14 +2,14 @@
 
 The daemon starts as soon as its node has an index, and does not wait for peers. The agent signals changes of
 peers' addresses to the daemon, at most once per 5 s. The daemon reads its own index only at its start, so the agent
-restarts the daemon when the index changes.
+restarts the daemon when the index changes, and stops it while another node has the index.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from random import Random
 from typing import NamedTuple
@@ -142,8 +142,9 @@ class CliqueAgent:
             logger.warning("clique not read, retrying: %s", error)
             return False
         own = next((found for found in clique.members if found.node == member.node), None)
-        if own is None:
-            return True  # in the queue; another revision follows when a slot is free
+        if own is None:  # in the queue; another revision follows when a slot is free
+            await self._stop_if_replaced(clique.members)
+            return True
         self._files.write(config.peers, config.hosts)
         self._addresses = tuple(line.partition("\t")[0] for line in config.hosts.splitlines())
         self._forming_until_s = asyncio.get_running_loop().time() + FORMING_S
@@ -157,6 +158,17 @@ class CliqueAgent:
             await self._daemon.restart()
         self._changed.set()
         return True
+
+    async def _stop_if_replaced(self, members: Iterable[pb.CliqueMember]) -> None:
+        """Stop the daemon if its index was released and another node has it now."""
+        holder = next((found.node for found in members if found.index == self.index), None)
+        if self.index is not None and holder is not None:
+            logger.warning(
+                "index taken over by another node, stopping the daemon until this node has an index again",
+                extra={"index": self.index, "holder": holder},
+            )
+            self.index = None
+            await self._daemon.stop()
 
     async def _signal_changes(self) -> None:
         """Signal the daemon after changes of peers, coalesced to the rate that the daemon accepts."""

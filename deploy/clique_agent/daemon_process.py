@@ -47,7 +47,12 @@ class DaemonProcess:
     async def restart(self) -> None:
         """End the daemon; `run` starts it again at once."""
         self._is_restart = self._process is not None
-        await self._stop()
+        await self._end()
+
+    async def stop(self) -> None:
+        """End the daemon. It stays ended until `start`."""
+        self._wanted.clear()
+        await self.restart()
 
     async def run(self) -> None:
         """Run the daemon until cancelled."""
@@ -62,6 +67,8 @@ class DaemonProcess:
                     status = f"it cannot be started: {error.strerror}"
                 else:
                     self.starts += 1
+                    if not self._wanted.is_set():  # `stop` was called while the process was being started
+                        await self.restart()
                     status = f"exit status {await process.wait()}"
                 self._process = None
                 if self._is_restart:
@@ -72,9 +79,9 @@ class DaemonProcess:
                 logger.warning("daemon ended, starting it again in %.1f s: %s", pause_s, status)
                 await asyncio.sleep(pause_s)
         finally:
-            await asyncio.shield(self._stop())
+            await asyncio.shield(self._end())
 
-    async def _stop(self) -> None:
+    async def _end(self) -> None:
         process = self._process
         if process is None or process.returncode is not None:
             return

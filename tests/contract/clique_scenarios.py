@@ -17,8 +17,10 @@ from schemas.events import SessionExpired, SessionOpened
 from schemas.resources.compute_domain import CLIQUE_LABEL, COMPUTE_DOMAIN, COMPUTE_DOMAIN_CLIQUE, DOMAIN_LABEL
 from tests.support.cliques import rows_of
 from tests.support.kubernetes.clique_cluster import CLIQUE, REPLICA, CliqueCluster
+from tests.support.kubernetes.requests import create
 
 Opened: TypeAlias = Callable[[], AbstractAsyncContextManager[CliqueCluster]]
+NODES = "/api/v1/nodes"
 TEXT = "no available indices within maxNodesPerIMEXDomain (18)"
 ALL = {f"n{number}": number for number in range(18)}
 
@@ -157,6 +159,41 @@ class AssignScenarios:
             await east.until_indices(domain, {"n0": 0, "n3": 3})
             await east.create_pod("n2", domain, address(2))
             await east.until_indices(domain, {"n0": 0, "n2": 2, "n3": 3})
+
+    async def test_09_another_machine_of_the_same_name_is_not_ready_until_its_own_daemon_is(
+        self, opened: Opened
+    ) -> None:
+        """The kubelet of the lost machine cannot confirm the end of its pod, which a finalizer stands for."""
+        async with opened() as east:
+            domain = await east.create_domain()
+            east.start_edge()
+            name = f"{east.namespace}-machine"
+            machine = await create(east.api, NODES, {"metadata": {"name": name}})
+            await east.create_pod(name, domain, address(0), finalizers=["example.com/kubelet"])
+            await east.until_indices(domain, {name: 0})
+            await east.create_pod("n1", domain, address(1))
+            await east.set_status(name, is_ready=True)
+
+            async def shows(ip: str, status: str) -> bool:
+                return (await east.rows(domain)).get(name) == row(name, 0, ip, status)
+
+            await east.until(lambda: shows(address(0), "Ready"))
+            lost = east.pods[name].metadata
+            await east.api.delete(f"{NODES}/{name}", uid=machine["metadata"]["uid"])
+            await east.delete_pod(name)
+            other = await create(east.api, NODES, {"metadata": {"name": name}})
+            try:
+                await east.create_pod(name, domain, address(0, 9))
+                await east.until(lambda: shows(address(0, 9), "NotReady"))
+                await east.set_status(name, is_ready=True)
+                await east.until(lambda: shows(address(0, 9), "Ready"))
+                await east.api.patch(f"{east.pods_path}/{lost.name}", {"metadata": {"finalizers": None}}, "merge")
+                await wait_s(2.0)
+                assert await shows(address(0, 9), "Ready"), "the end of the lost machine's pod changes nothing"
+                assert await east.indices(domain) == {name: 0, "n1": 1} == east.folded(domain)
+                assert east.edge.released == 0
+            finally:
+                await east.api.delete(f"{NODES}/{name}", uid=other["metadata"]["uid"])
 
     async def test_11_all_stop_and_no_row_is_left(self, opened: Opened) -> None:
         async with opened() as east:

@@ -7,15 +7,17 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 
+from commands.client.client import PlaneClient
 from deploy.clique_agent.agent import MemberIdentity
 from deploy.process.plane import Plane
 from deploy.settings.settings import load_settings
 from projections.cliques.files import FREE_SLOT_ADDRESS, dns_name
+from schemas.api import dpuplane_pb2 as pb
+from schemas.kubernetes.api import NOT_FOUND, ApiError
 from schemas.kubernetes.objects import Metadata
 from schemas.resources.compute_domain import (
     CLIQUE_LABEL,
@@ -93,9 +95,27 @@ class AgentCluster:
         await until(lambda: bool(found.daemon()))
         return found
 
+    async def release(self, domain: str, node: str) -> None:
+        """Release the index of a node, whose pod still runs, as an operator does."""
+        request = pb.ReleaseIndicesRequest(domain=domain, clique=CLIQUE, releases=[pb.ReleaseSpec(node=node)])
+        client = PlaneClient(
+            [str(self._plane.addresses["api"])],
+            timeout_s=5.0,
+            now_ms=now_ms,
+            rng=random.Random(5),
+            principal="operator",
+        )
+        async with client:
+            assert (await client.command("ReleaseIndices", request)).outcome == pb.OUTCOME_DONE
+
     async def rows(self, domain: str) -> dict[str, tuple[int, str]]:
-        """Index and address of each node, in the object of the domain's clique."""
-        found: dict[str, Any] = await get(self._api, COMPUTE_DOMAIN_CLIQUE.path(self._namespace, f"{domain}.{CLIQUE}"))
+        """Index and address of each node, in the object of the domain's clique; empty before the object exists."""
+        try:
+            found = await get(self._api, COMPUTE_DOMAIN_CLIQUE.path(self._namespace, f"{domain}.{CLIQUE}"))
+        except ApiError as error:
+            if error.status != NOT_FOUND:
+                raise
+            return {}
         return {row["nodeName"]: (row["index"], row["ipAddress"]) for row in found.get("daemons") or []}
 
 
@@ -119,6 +139,19 @@ async def assigning(cluster: Cluster, data: Path) -> AsyncIterator[Plane]:
     }
     async with Plane.start(load_settings(flags, None, {}), now_ms=now_ms, rng=random.Random(3)) as plane:
         yield plane
+
+
+async def until_shown(east: AgentCluster, domain: str, wanted: dict[str, int]) -> None:
+    """Wait until the object of the domain's clique has exactly these indices."""
+
+    async def is_shown() -> bool:
+        return {node: index for node, (index, _) in (await east.rows(domain)).items()} == wanted
+
+    await until(is_shown)
+
+
+def is_running(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
 
 
 async def until(holds: Callable[[], bool | Awaitable[bool]]) -> None:
@@ -163,6 +196,42 @@ async def test_23_two_domains_that_reuse_an_address_do_not_mix(east: AgentCluste
     await until(has_left)
     assert await east.rows(other) == {"b": (0, "10.0.0.1")}, "the same address in another domain stays"
     assert first.daemon()["signals"] == 0, "nothing has changed for the first domain"
+
+
+async def test_24_a_running_daemon_keeps_its_index_and_a_forced_change_restarts_it(east: AgentCluster) -> None:
+    """The clique is full and a 19th pod waits: the index that an operator takes from the daemon goes to that pod."""
+    domain = await east.create_domain("cd")
+    await east.create_pod(domain, "n1", "10.0.0.1")
+    await until_shown(east, domain, {"n1": 0})
+    found = await east.start_agent(domain, "n0", "10.0.0.100")
+    for number in range(2, SLOTS):
+        await east.create_pod(domain, f"n{number}", f"10.0.0.{number}")
+
+    async def is_full() -> bool:
+        return len(await east.rows(domain)) == SLOTS
+
+    await until(is_full)
+    first, shown = found.daemon(), {node: index for node, (index, _) in (await east.rows(domain)).items()}
+    assert shown["n0"] == found.agent.index == 1
+    await east.delete_pod(domain, "n1")
+    await until(lambda: slots(found)[0].startswith(FREE_SLOT_ADDRESS))
+    assert (found.agent.index, found.daemon()["pid"]) == (1, first["pid"]), "the lower free index moves no daemon"
+    await east.create_pod(domain, "late", "10.0.0.50")
+    await east.create_pod(domain, "waits", "10.0.0.51")
+    others = {node: index for node, index in shown.items() if node not in ("n0", "n1")} | {"late": 0}
+    await until_shown(east, domain, others | {"n0": 1})
+
+    await east.release(domain, "n0")
+    await until_shown(east, domain, others | {"waits": 1})
+    await until(lambda: not is_running(first["pid"]))
+    assert found.agent.index is None, "a daemon does not run with the index of another node"
+
+    await east.delete_pod(domain, "n5")
+    await until_shown(east, domain, {n: i for n, i in others.items() if n != "n5"} | {"waits": 1, "n0": shown["n5"]})
+    await until(lambda: found.daemon()["pid"] != first["pid"])
+    assert found.agent.index == shown["n5"]
+    await asyncio.sleep(6.0)
+    assert found.daemon()["signals"] == 0, "the new process read its index and its peers when it started"
 
 
 async def test_31_a_removal_needs_no_signal_and_changes_within_five_seconds_need_one(east: AgentCluster) -> None:

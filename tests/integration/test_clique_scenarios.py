@@ -11,15 +11,19 @@ from random import Random
 import pytest
 
 from drivers.kubernetes.client import connect
+from eventstore.ids import envelope, uuid7
 from projections.kubernetes.clique_objects import Mode
+from schemas.events import IndicesClaimed
 from schemas.kubernetes.api import KubernetesApi
-from schemas.resources.compute_domain import UPSTREAM_KINDS
+from schemas.resources.compute_domain import DOMAIN_LABEL, UPSTREAM_KINDS
 from schemas.resources.crds import definition
 from tests.contract.clique_scenarios import AssignScenarios, Opened, address, fill
 from tests.contract.daemon_scenarios import BesideScenarios
-from tests.support.kubernetes.clique_cluster import REPLICA, CliqueCluster
+from tests.support.kubernetes.answer_faults import Refusal
+from tests.support.kubernetes.clique_cluster import CLIQUE, REPLICA, CliqueCluster
 from tests.support.kubernetes.cluster import ControlPlane
 from tests.support.kubernetes.daemon_role import let_read
+from tests.support.kubernetes.faulting_proxy import faulting
 from tests.support.kubernetes.fixtures import Cluster
 from tests.support.kubernetes.requests import install
 from tests.support.memory_log import START_MS
@@ -79,6 +83,65 @@ async def test_33_an_api_server_that_restarts_in_mid_formation_changes_no_index(
         shown = await east.indices(domain)
         assert {node: shown[node] for node in ("n0", "n1", "n2", "n3")} == {f"n{number}": number for number in range(4)}
         assert sorted(shown.values()) == list(range(9))
+
+
+async def test_21_a_pod_that_only_the_cache_lacks_keeps_its_index(
+    control_plane: ControlPlane, cluster: Cluster
+) -> None:
+    """A list that looks complete lacks two pods, of which one exists. The live list of their domain first fails."""
+    async with (
+        faulting(control_plane) as proxy,
+        connect(str(control_plane.kubeconfig(server=proxy.url))) as api,
+        cliques_of(api, cluster.namespace) as east,
+    ):
+        domain = await east.create_domain()
+        east.start_edge()
+        await fill(east, domain, 4)
+        proxy.stall("/pods")
+        await east.delete_pod("n2")
+        live = f"labelSelector={DOMAIN_LABEL}%3D{domain}"
+        hidden = {"n1", "n2"}
+        proxy.show(east.pods_path, lambda item: item["spec"]["nodeName"] not in hidden, unless=live)
+        proxy.inject(Refusal(status=503), "GET", within=live, times=1_000)
+        await proxy.expire_watches("/pods")
+
+        async def has_failed() -> bool:
+            return proxy.injected["503"] >= 2
+
+        await east.until(has_failed)
+        await asyncio.sleep(1.0)
+        four = {f"n{number}": number for number in range(4)}
+        assert (east.folded(domain), await east.indices(domain)) == (four, four), "a failed list changes nothing"
+        assert {pod.node for pod in east.edge.pods.by_uid.values()} == {"n0", "n3"}
+        proxy.clear_injected()
+        await east.until_indices(domain, {"n0": 0, "n1": 1, "n3": 3})
+        await asyncio.sleep(2.0)
+        assert east.folded(domain) == {"n0": 0, "n1": 1, "n3": 3}, "the live list has the pod of n1"
+        assert east.edge.released == 1
+
+
+async def test_21_a_pod_that_only_the_cache_has_keeps_its_index_until_its_deletion_is_seen(
+    control_plane: ControlPlane, cluster: Cluster
+) -> None:
+    async with (
+        faulting(control_plane) as proxy,
+        connect(str(control_plane.kubeconfig(server=proxy.url))) as api,
+        cliques_of(api, cluster.namespace) as east,
+    ):
+        domain = await east.create_domain()
+        east.start_edge()
+        await fill(east, domain, 3)
+        proxy.stall("/pods")
+        await east.delete_pod("n1")
+        said = envelope("s", "edge", uuid7(east.plane.now_ms(), east.rng))
+        await east.submit(domain, IndicesClaimed(said, domain, CLIQUE, ["guest"], [address(9)], [], [], []))
+        four = {"n0": 0, "n1": 1, "n2": 2, "guest": 3}
+        await east.until_indices(domain, four)
+        await asyncio.sleep(2.0)
+        assert (east.folded(domain), await east.indices(domain)) == (four, four), "the cache still has the pod"
+        proxy.clear()
+        proxy.cut_watches("/pods")
+        await east.until_indices(domain, {"n0": 0, "n2": 2, "guest": 3})
 
 
 async def test_13_daemons_that_may_not_write_find_the_rows_that_are_assigned(own_control_plane: ControlPlane) -> None:

@@ -7,7 +7,7 @@ pods and sets their status.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
@@ -159,7 +159,14 @@ class CliqueCluster:
         return found
 
     async def create_pod(
-        self, node: str, domain: str, address: str, *, clique: str | None = CLIQUE, is_ready: bool = False
+        self,
+        node: str,
+        domain: str,
+        address: str,
+        *,
+        clique: str | None = CLIQUE,
+        is_ready: bool = False,
+        finalizers: Sequence[str] = (),
     ) -> DaemonPodMade:
         """A daemon pod with an address; without a clique its daemon has not labelled it yet."""
         self._made += 1
@@ -167,7 +174,11 @@ class CliqueCluster:
         body = {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": f"computedomain-daemon-{node}-{self._made}", "labels": labels},
+            "metadata": {
+                "name": f"computedomain-daemon-{node}-{self._made}",
+                "labels": labels,
+                "finalizers": list(finalizers),
+            },
             "spec": {
                 "nodeName": node,
                 "terminationGracePeriodSeconds": 0,

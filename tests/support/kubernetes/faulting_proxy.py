@@ -97,7 +97,7 @@ class FaultingProxy:
         """Chooses a fault for a request by its method and path, if none was injected for it."""
         self._cluster = cluster
         self._faults: list[Injected] = []
-        self._shown: dict[str, Shown] = {}
+        self._shown: dict[str, tuple[Shown, str]] = {}
         self._watches: set[OpenWatch] = set()
         self._port = 0
         self._upstream: aiohttp.ClientSession
@@ -140,15 +140,20 @@ class FaultingProxy:
         """Whether an injected fault still waits for its request."""
         return bool(self._faults)
 
+    def clear_injected(self) -> None:
+        """End the faults of single answers. Hidden objects and stalled watches stay."""
+        self._faults.clear()
+
     def clear(self) -> None:
         """End every fault that is in force."""
         self._faults.clear()
         self._shown.clear()
         self.random_fault, self.stalled, self.is_down, self.answer_delay_s = None, "", False, 0.0
 
-    def show(self, path: str, shown: Shown) -> None:
-        """Let lists of a path contain only the objects for which `shown` is true. The lists look complete."""
-        self._shown[path] = shown
+    def show(self, path: str, shown: Shown, *, unless: str = "") -> None:
+        """Let lists of a path contain only the objects for which `shown` is true. The lists look complete. Lists whose
+        path or query has the text `unless` contain every object."""
+        self._shown[path] = shown, unless
 
     def show_all(self) -> None:
         """Let lists contain every object again."""
@@ -227,7 +232,7 @@ class FaultingProxy:
             self._record(request, request.method, fault.status)
             return fault.response()
         self._record(request, request.method, status)
-        data = self._filtered(request.path, data) if request.method == "GET" and status == 200 else data
+        data = self._filtered(request, data) if request.method == "GET" and status == 200 else data
         headers = {name: value for name, value in answer.headers.items() if name.lower() not in HOP_BY_HOP}
         return web.Response(status=status, body=data, headers=headers)
 
@@ -283,10 +288,10 @@ class FaultingProxy:
                 return injected.fault
         return self.random_fault(method, target) if self.random_fault is not None else None
 
-    def _filtered(self, path: str, data: bytes) -> bytes:
+    def _filtered(self, request: web.Request, data: bytes) -> bytes:
         """A list without the objects that are not shown."""
-        shown = self._shown.get(path)
-        if shown is None:
+        shown, unless = self._shown.get(request.path, (None, ""))
+        if shown is None or (unless and unless in str(request.rel_url)):
             return data
         found = json.loads(data)
         kept = [item for item in found["items"] if shown(item)]
