@@ -99,7 +99,7 @@ async def connect_many(cluster: ControlPlane, user: str) -> AsyncIterator[Kubern
 
     await load()
     async with client.ApiClient(configuration) as api:
-        yield HttpApi(api, load)
+        yield HttpApi(api, load, "")
 
 
 async def form(
