@@ -1,10 +1,12 @@
 """CustomResourceDefinitions from the models: structural schemas, as the API server requires them.
 
 Pydantic's JSON schema differs from a structural schema in four ways: it refers to definitions, has titles, writes an
-optional field as `anyOf` with null, and a constant as `const`. Only these are translated.
+optional field as `anyOf` with null, and a constant as `const`. Only these are translated. A field that is an object in
+one generation of an API and a list in another becomes one schema without a type, as a structural schema has no unions.
 
 The API server gets the defaults of single values in `spec`, so `kubectl get -o yaml` shows them. It gets no defaults in
-`status`: they would make an object differ from what its writer sent.
+the `status` of the plane's kinds: they would make an object differ from what its writer sent. The default of an object
+is written under DEFAULT, as the default of the model's field serves the code.
 """
 
 from __future__ import annotations
@@ -15,7 +17,11 @@ from typing import Any
 
 from schemas.resources.kinds import Column, Kind
 
+DEFAULT = "x-default"
+"""The key of a field's `json_schema_extra` for a default that is an object."""
+
 _DROPPED = frozenset({"title", "$defs"})
+_KEEP = {"helm.sh/resource-policy": "keep"}
 
 
 def definition(kind: Kind) -> dict[str, Any]:
@@ -29,10 +35,11 @@ def definition(kind: Kind) -> dict[str, Any]:
     }
     if kind.has_status:
         version["subresources"] = {"status": {}}
+    metadata: dict[str, Any] = {"annotations": _KEEP} if kind.keeps_definition else {}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{kind.plural}.{kind.group}"},
+        "metadata": {**metadata, "name": f"{kind.plural}.{kind.group}"},
         "spec": {
             "group": kind.group,
             "names": {
@@ -72,8 +79,9 @@ def _translated(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> di
         target = definitions[schema["$ref"].rpartition("/")[2]]
         return _translated({**target, **{key: value for key, value in schema.items() if key != "$ref"}}, definitions)
     if "anyOf" in schema:
-        (present,) = [option for option in schema["anyOf"] if option.get("type") != "null"]
+        options = [option for option in schema["anyOf"] if option.get("type") != "null"]
         rest = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
+        present = options[0] if len(options) == 1 else _either(options, definitions)
         return _translated({**present, **rest}, definitions)
     found: dict[str, Any] = {}
     for key, value in schema.items():
@@ -86,12 +94,24 @@ def _translated(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> di
         elif key == "default":
             if isinstance(value, str | int):
                 found[key] = value
+        elif key == DEFAULT:
+            found["default"] = value
         elif key == "const":
             found["enum"] = [value]
         elif key == "description":
             found[key] = inspect.cleandoc(value).replace("\n", " ")
         else:
             found[key] = value
+    return found
+
+
+def _either(options: list[dict[str, Any]], definitions: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of an object or a list. Keywords about objects say nothing about lists, and the reverse. Only a schema
+    that preserves unknown fields may have no type; fields inside the listed ones are still checked."""
+    found: dict[str, Any] = {"x-kubernetes-preserve-unknown-fields": True}
+    for option in options:
+        part = _translated(option, definitions)
+        found |= {key: value for key, value in part.items() if key not in ("type", "description")}
     return found
 
 

@@ -36,6 +36,8 @@ class Kind:
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
+    keeps_definition: bool = False
+    """Whether Helm leaves the definition, and with it every object, when a release that installed it is uninstalled."""
 
     @property
     def is_ours(self) -> bool:

@@ -1,0 +1,213 @@
+"""The lists of a DPUFlavor: firmware settings, files, packages, services and network functions of a DPU."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from schemas.resources.dpf.types import MAX_MTU, MIN_MTU, Int32, Name
+from schemas.resources.model import Model, validated
+
+PORT = r"^(\*|[pP][0-9]+|[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])$"
+POOL = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
+MAC = r"^([0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}$"
+CPU_LIST = r"^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$"
+
+Parameter = Annotated[str, Field(max_length=200, pattern=r"^[^=\s]+=[^\s]*$")]
+Text253 = Annotated[str, Field(min_length=1, max_length=253)]
+Port = Annotated[str, Field(pattern=PORT)]
+Pool = Annotated[str, Field(max_length=63, pattern=POOL)]
+Mac = Annotated[str, Field(pattern=MAC)]
+
+_ONE_MAC = ("!has(self.options) || !has(self.options.macAddress) || self.count == 1", "macAddress requires count == 1")
+_ENABLED = "has(self.spectrumXOptimized) && self.spectrumXOptimized.enabled"
+
+
+class NVConfig(Model):
+    """Firmware settings of a port."""
+
+    device: Literal["*", "p0", "p1", "P0", "P1"] | None = None
+    """The port; by default all of them."""
+    parameters: Annotated[
+        list[Parameter] | None,
+        Field(min_length=1, max_length=32, json_schema_extra={"x-kubernetes-list-type": "atomic"}),
+    ] = None
+    """Settings as KEY=VALUE."""
+    host_power_cycle_required: bool | None = None
+    """Whether the settings need a power cycle of the host (release 24.10)."""
+
+
+class ConfigMapKey(Model):
+    """A key of a ConfigMap."""
+
+    name: str = ""
+    key: str
+    optional: bool | None = None
+
+
+class ContentFrom(Model):
+    """The source of a file's content."""
+
+    config_map_key_ref: ConfigMapKey | None = None
+
+
+class ConfigFile(Model):
+    """A file on the DPU."""
+
+    model_config = ConfigDict(
+        json_schema_extra=validated(
+            ("!(has(self.raw) && has(self.contentFrom))", "only one of raw or contentFrom can be specified"),
+            (
+                "!has(self.contentFrom) || has(self.contentFrom.configMapKeyRef)",
+                "contentFrom.configMapKeyRef must be specified",
+            ),
+            ("self.type != 'cloud-init' || !has(self.contentFrom)", "type cloud-init supports raw only"),
+            ("self.type != 'agent-applied' || has(self.contentFrom)", "type agent-applied supports contentFrom only"),
+        )
+    )
+
+    type: Literal["cloud-init", "agent-applied"] = "cloud-init"
+    """When the file is written: with the installation, or later by the agent on the DPU."""
+    path: str | None = None
+    operation: Literal["override", "append"] | None = None
+    raw: str | None = None
+    content_from: ContentFrom | None = None
+    permissions: str | None = None
+
+
+class PackageVersion(Model):
+    """The version that a package must have."""
+
+    value: Name
+    match_policy: Literal["Exact", "AtLeast"] = "AtLeast"
+
+
+class Package(Model):
+    """A package that must be on the DPU."""
+
+    name: Text253
+    version: PackageVersion | None = None
+    repo_file_ref: str | None = None
+    """The repository file that the package must come from."""
+
+
+class SystemdService(Model):
+    """A service of the system that must be started or enabled."""
+
+    name: Text253
+    operation: Literal["Start", "Enable", "EnableAndStart"]
+
+
+class HostInterface(Model):
+    """A port of the DPU as the host sees it."""
+
+    port_number: Annotated[Int32, Field(ge=0, le=1)]
+    mtu: Annotated[Int32 | None, Field(ge=MIN_MTU, le=MAX_MTU)] = None
+    dhcp: bool | None = None
+    nvconfig: NVConfig | None = None
+
+
+class SpectrumX(Model):
+    """Settings of a Spectrum-X network."""
+
+    model_config = ConfigDict(
+        json_schema_extra=validated(
+            (
+                "(self.multiplaneMode == 'none') == (self.numberOfPlanes == 1)",
+                "numberOfPlanes must be 1 if and only if multiplaneMode is none",
+            ),
+            (
+                "!(self.version in ['RA1.3', 'RA2.0']) || self.multiplaneMode == 'none'",
+                "versions RA1.3 and RA2.0 need the multiplaneMode none",
+            ),
+        )
+    )
+
+    enabled: bool
+    version: Literal["RA1.3", "RA2.0", "RA2.1", "RA2.2"]
+    overlay: Literal["l3", "none"] = "none"
+    multiplane_mode: Literal["none", "swplb", "hwplb", "uniplane"] = "none"
+    number_of_planes: Literal[1, 2, 4] = 1
+
+
+class NICParameter(Model):
+    """A firmware setting of a NIC."""
+
+    name: str
+    value: str
+
+
+class NetworkBay(Model):
+    """The configuration of a card with several NICs."""
+
+    conf: Name
+
+
+class NICConfiguration(Model):
+    """The configuration of NICs for traffic between hosts."""
+
+    model_config = ConfigDict(
+        json_schema_extra=validated(
+            (
+                f"!({_ENABLED}) || ((!has(self.linkType) || self.linkType == 'Ethernet') && self.numVfs == 1)",
+                "spectrumXOptimized needs the linkType Ethernet, or none with networkBay, and one virtual function",
+            ),
+            ("has(self.networkBay) != has(self.linkType)", "exactly one of networkBay or linkType must be set"),
+        )
+    )
+
+    num_vfs: int
+    link_type: Literal["Ethernet", "Infiniband"] | None = None
+    spectrum_x_optimized: Annotated[SpectrumX | None, Field(alias="spectrumXOptimized")] = None
+    raw_nv_config: list[NICParameter] | None = None
+    network_bay: NetworkBay | None = None
+    force: bool = False
+
+
+class FunctionOptions(Model):
+    """Settings of virtual functions."""
+
+    mac_address: Mac | None = None
+
+
+class ScalableFunctionOptions(FunctionOptions):
+    """Settings of scalable functions."""
+
+    sf_num_start: Annotated[Int32 | None, Field(ge=0, le=65_535)] = None
+    trusted: bool | None = None
+    controller: Annotated[Int32 | None, Field(ge=0, le=15)] = None
+    cpu_list: Annotated[str | None, Field(max_length=200, pattern=CPU_LIST)] = None
+    disable_roce: Annotated[bool | None, Field(alias="disableRoCE")] = None
+    disable_netdev: bool | None = None
+
+
+class VirtualFunction(Model):
+    """Virtual functions to create on each selected port."""
+
+    model_config = ConfigDict(json_schema_extra=validated(_ONE_MAC))
+
+    count: Annotated[Int32, Field(ge=0)]
+    device: Port | None = None
+    pool_name: Pool | None = None
+    options: FunctionOptions | None = None
+
+
+class ScalableFunction(Model):
+    """Scalable functions to create on each selected port."""
+
+    model_config = ConfigDict(
+        json_schema_extra=validated(
+            _ONE_MAC,
+            (
+                "!has(self.hostDevice) || !self.hostDevice || !has(self.poolName)",
+                "poolName must not be set when hostDevice is true",
+            ),
+        )
+    )
+
+    count: Annotated[Int32, Field(ge=0)]
+    device: Port | None = None
+    host_device: bool | None = None
+    pool_name: Pool | None = None
+    options: ScalableFunctionOptions | None = None

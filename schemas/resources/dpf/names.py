@@ -1,0 +1,75 @@
+"""Names that DPF's users, their scripts and other controllers rely on: groups, labels, annotations and finalizers.
+
+A name that belongs to one kind is a constant in the module of that kind.
+"""
+
+from __future__ import annotations
+
+OPERATOR = "operator.dpu.nvidia.com"
+PROVISIONING = "provisioning.dpu.nvidia.com"
+SERVICES = "svc.dpu.nvidia.com"
+SHARED = "dpu.nvidia.com"
+"""Prefix of names that several groups share; no kind has it as its group."""
+VERSION = "v1alpha1"
+
+DPU_SET_NAME = f"{PROVISIONING}/dpuset-name"
+"""Label of a DPU: the DPUSet that made it; its namespace is the next label."""
+DPU_SET_NAMESPACE = f"{PROVISIONING}/dpuset-namespace"
+DPU_NODE_NAME = f"{PROVISIONING}/dpunode-name"
+"""Label of DPUs and DPUDevices: the DPUNode that they are in."""
+DPU_DEVICE_NAME = f"{PROVISIONING}/dpudevice-name"
+DEVICE_PCI_ADDRESS = f"{PROVISIONING}/dpudevice-pciAddress"
+DEVICE_PF_COUNT = f"{PROVISIONING}/dpudevice-num-of-pfs"
+DEVICE_PF0_NAME = f"{PROVISIONING}/dpudevice-pf0-name"
+HOST = f"{PROVISIONING}/host"
+"""Label of a node of a DPU cluster: the host that the DPU is in."""
+DPF_VERSION = f"{OPERATOR}/dpf-version"
+DPU_ENABLED = "feature.node.kubernetes.io/dpu-enabled"
+"""Label of a host with a DPU, which node feature discovery sets."""
+OOB_BRIDGE_CONFIGURED = "feature.node.kubernetes.io/dpu-oob-bridge-configured"
+
+CLUSTER_NAME = f"{SHARED}/cluster"
+"""Label of an object that belongs to a DPUCluster; its namespace is the next label."""
+CLUSTER_NAMESPACE = f"{SHARED}/cluster-namespace"
+SERVICE_NAME = f"{SHARED}/dpuservice-name"
+SERVICE_NAMESPACE = f"{SHARED}/dpuservice-namespace"
+IMAGE_PULL_SECRET = f"{SHARED}/image-pull-secret"
+"""Label of a Secret that is copied to every DPU cluster."""
+COMPONENT = f"{SHARED}/component"
+IPAM_NAME = f"{SHARED}/dpuserviceipam-name"
+IPAM_NAMESPACE = f"{SHARED}/dpuserviceipam-namespace"
+EXPOSED_PORT = f"{SHARED}/exposed-port-for-dpucluster"
+
+SERVICE_ID = f"{SERVICES}/service"
+"""Label of the pods and interfaces of a service: its serviceID."""
+INTERFACE = f"{SERVICES}/interface"
+OWNING_DEPLOYMENT = f"{SERVICES}/owned-by-dpudeployment"
+DEPLOYMENT_SERVICE = f"{SERVICES}/dpudeployment-service"
+CONSUMING_DEPLOYMENT_PREFIX = f"{SERVICES}/consumed-by-dpudeployment"
+CHAIN_VERSION = f"{SERVICES}/dpuservicechain-version"
+CHAIN_SET_NAME = f"{SERVICES}/servicechainset-name"
+INTERFACE_SET_NAME = f"{SERVICES}/serviceinterfaceset-name"
+NODE_NAME = f"{SERVICES}/nodeName"
+
+WAIT_FOR_NODE_EFFECT = f"{PROVISIONING}/wait-for-external-nodeeffect"
+"""Annotation of a DPUNodeMaintenance: removing it, or the value false, releases the hold."""
+EXTERNAL_REBOOT_REQUIRED = f"{PROVISIONING}/dpunode-external-reboot-required"
+"""Annotation of a DPUNode: removing it states that the host has rebooted."""
+HOST_POWER_CYCLE_REQUIRED = f"{PROVISIONING}/host-power-cycle-required"
+POWER_CYCLE_COMMAND = f"{PROVISIONING}/powercycle-command"
+"""Annotation of a Node or DPUNode: cycle, reset or skip."""
+REBOOT_COMMAND = f"{PROVISIONING}/reboot-command"
+ARM_RESTART_TRACKER = f"{PROVISIONING}/arm-restart-tracker"
+ROTATE_BMC_CERTIFICATE = f"{PROVISIONING}/rotate-bmc-server-certificate"
+CONSUMED_BY = f"{SHARED}/consumed-by"
+"""Annotation of a DPUServiceInterface: the DPUService that uses it."""
+
+KUBECONFIG_KEY = "admin.conf"
+"""Key of a kubeconfig Secret."""
+SERVICE_DAEMON_SET = "serviceDaemonSet"
+"""Key of the Helm values that every chart of a service reads."""
+
+
+def service_version(service: str) -> str:
+    """Label of a node: the version of a service of a DPUDeployment that the node runs."""
+    return f"{SERVICES}/dpuservice-{service}-version"

@@ -1,0 +1,183 @@
+"""Manifests checked without Kubernetes: defaults, sentences with the path of each fault, and updates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from schemas.resources.dpf import DPF_KINDS
+from schemas.resources.dpf.names import PROVISIONING, VERSION
+from schemas.resources.validation import unreplaced_variables, validate
+
+TEMPLATE = {"bfb": {"name": "jammy"}, "dpuFlavor": "hbn", "nodeEffect": {"drain": True}}
+
+
+def manifest(kind: str, spec: Mapping[str, Any], **metadata: Any) -> dict[str, Any]:
+    head = {"apiVersion": f"{PROVISIONING}/{VERSION}", "kind": kind, "metadata": {"name": "one", **metadata}}
+    return {**head, "spec": spec}
+
+
+def faults(
+    kind: str,
+    spec: Mapping[str, Any],
+    older: Mapping[str, Any] | None = None,
+    *,
+    with_status: bool = False,
+    **rest: Any,
+) -> list[str]:
+    """Every fault of a manifest as a line."""
+    earlier = None if older is None else manifest(kind, older, **rest)
+    found = validate(DPF_KINDS[PROVISIONING, kind], manifest(kind, spec, **rest), earlier, with_status=with_status)
+    return [str(fault) for fault in found.faults]
+
+
+def completed(kind: str, spec: Mapping[str, Any]) -> Any:
+    found = validate(DPF_KINDS[PROVISIONING, kind], manifest(kind, spec))
+    assert not found.faults
+    return found.manifest["spec"]
+
+
+def test_defaults_are_applied_within_defaults_and_lists() -> None:
+    assert completed("DPUNode", {}) == {"nodeRebootMethod": {"hostAgent": {}}}
+    assert completed("DPUDevice", {"serialNumber": "MT1", "bmcPort": None})["bmcPort"] == 443
+    found = completed("DPUFlavor", {"configFiles": [{"path": "/etc/x", "raw": ""}]})
+    assert found["configFiles"][0]["type"] == "cloud-init"
+    template = completed("DPUSet", {"dpuTemplate": {"spec": {"bfb": {"name": "b"}, "dpuFlavor": "f"}}})["dpuTemplate"]
+    assert template["spec"]["nodeEffect"] == {
+        "drain": {"automaticNodeReboot": True},
+        "force": False,
+        "applyOnLabelChange": False,
+    }
+
+
+def test_the_given_manifest_stays_as_it_was() -> None:
+    given = manifest("DPUNode", {"dpus": [{"name": "a"}]})
+    found = validate(DPF_KINDS[PROVISIONING, "DPUNode"], given).manifest
+    assert given == manifest("DPUNode", {"dpus": [{"name": "a"}]})
+    found["spec"]["nodeRebootMethod"]["external"] = {}
+    again = validate(DPF_KINDS[PROVISIONING, "DPUNode"], given).manifest
+    assert again["spec"]["nodeRebootMethod"] == {"hostAgent": {}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "line"),
+    [
+        ("DPUSet", {"dpuTemplate": {"spec": {**TEMPLATE, "bfb": {}}}}, "spec.dpuTemplate.spec.bfb.name: must be set"),
+        ("BFB", {"url": "https://x/y.bfb", "flieName": "y.bfb"}, "spec.flieName: is no field here; fileName is one"),
+        ("BFB", {"url": 5}, "spec.url: must be a string, but is 5"),
+        ("BFB", {"url": "ftp://x"}, 'spec.url: must match ^(http|https)://.+$, but is "ftp://x"'),
+        ("DPUCluster", {"type": "static", "maxNodes": 3001}, "spec.maxNodes: must be at most 3000, but is 3001"),
+        (
+            "DPUDevice",
+            {"serialNumber": "a", "bmcIp": "1.2.3"},
+            'spec.bmcIp: must be of the format ipv4, but is "1.2.3"',
+        ),
+        (
+            "DPUSet",
+            {"dpuTemplate": {"spec": TEMPLATE}, "strategy": {"type": "Rolling"}},
+            'spec.strategy.type: must be one of "OnDelete", "Recreate", "RollingUpdate", not "Rolling"',
+        ),
+        (
+            "DPUSet",
+            {"dpuTemplate": {"spec": {**TEMPLATE, "nodeEffect": {"drain": True, "hold": True}}}},
+            "spec.dpuTemplate.spec.nodeEffect: "
+            "must have exactly one of taint, noEffect, customLabel, drain, customAction, hold",
+        ),
+        (
+            "DPUSet",
+            {"dpuTemplate": {"spec": {**TEMPLATE, "blueFieldSoftware": {"name": "b"}}}},
+            "spec.dpuTemplate.spec: exactly one of bfb or blueFieldSoftware must be set",
+        ),
+        (
+            "DPUFlavor",
+            {"nvconfig": [{"device": "p0"}, {"device": "P0"}]},
+            "spec.nvconfig: each nvconfig.device (including unspecified as '*') must be unique (case-insensitive)",
+        ),
+        (
+            "DPUFlavor",
+            {"dpuResources": {"cpu": True}},
+            "spec.dpuResources.cpu: must be an integer or a string, but is true",
+        ),
+        ("DPUNode", {"dpus": ["a"]}, 'spec.dpus[0]: must be an object, but is "a"'),
+    ],
+)
+def test_a_fault_is_a_sentence_with_its_path(kind: str, spec: dict[str, Any], line: str) -> None:
+    assert faults(kind, spec) == [line]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "line"),
+    [
+        ({"name": "A"}, "metadata.name: must be at most 253 lower-case letters, digits, '-' and '.', not \"A\""),
+        ({"name": "a" * 49}, "metadata.name: name length can't be bigger than 48 chars"),
+        ({"name": None}, "metadata.name: must be set"),
+        ({"labels": {"a b": "c"}}, 'metadata.labels["a b"]: must have a qualified name as its key'),
+        ({"labels": {"a": 1}}, "metadata.labels.a: must be a string, but is 1"),
+        ({"lables": {}}, "metadata.lables: is no field here"),
+    ],
+)
+def test_metadata_are_checked(metadata: dict[str, Any], line: str) -> None:
+    assert faults("DPUNode", {}, **metadata) == [line]
+
+
+def test_every_fault_of_a_manifest_is_reported() -> None:
+    lines = faults("DPUDevice", {"bmcPort": 0, "numberOfPFs": "2", "values": {"any": [None]}, "a": 1}, labels={"": "x"})
+    assert [line.partition(":")[0] for line in lines] == [
+        'metadata.labels[""]',
+        "spec.a",
+        "spec.serialNumber",
+        "spec.bmcPort",
+        "spec.numberOfPFs",
+    ]
+
+
+def test_an_update_is_compared_with_the_older_object() -> None:
+    spec = {"url": "https://x/y.bfb"}
+    assert faults("BFB", {"url": "https://x/z.bfb"}, spec) == ["spec.url: Value is immutable"]
+    assert faults("BFB", spec, spec) == []
+    assert faults("BFB", {**spec, "fileName": "a.bfb"}, spec) == []
+    assert faults("DPUFlavor", {"bfcfgParameters": ["A=1"]}, {}) == ["spec: DPUFlavor spec is immutable"]
+    assert faults("DPUCluster", {"type": "static", "kubeconfig": "a"}, {"type": "static", "kubeconfig": ""}) == []
+
+
+def test_a_default_is_no_change() -> None:
+    assert faults("DPUDevice", {"serialNumber": "a", "bmcPort": 443}, {"serialNumber": "a"}) == []
+
+
+def test_what_an_update_leaves_alone_may_break_a_later_rule() -> None:
+    invalid = {"type": "static", "maxNodes": 9_999}
+    assert faults("DPUCluster", {**invalid, "version": "1.33"}, invalid) == []
+    assert faults("DPUCluster", {**invalid, "maxNodes": 9_998}, invalid) != []
+    assert faults("DPUCluster", invalid) != []
+
+
+def test_the_name_of_a_cluster_is_checked_when_it_is_created() -> None:
+    sentence = "metadata.name: name must be a DNS-1035 label"
+    (line,) = faults("DPUCluster", {"type": "static"}, name="9a")
+    assert line.startswith(sentence)
+    assert faults("DPUCluster", {"type": "static", "maxNodes": 5}, {"type": "static"}, name="9a") == []
+
+
+def test_users_state_no_status() -> None:
+    kind = DPF_KINDS[PROVISIONING, "DPUNode"]
+    given = {**manifest("DPUNode", {}), "status": {"rebootMethod": "Kick"}}
+    found = validate(kind, given)
+    assert (found.faults, "status" in found.manifest) == ((), False)
+    (fault,) = validate(kind, given, with_status=True).faults
+    assert fault.path == "status.rebootMethod"
+
+
+def test_variables_that_nobody_replaced_are_found() -> None:
+    kind = DPF_KINDS[PROVISIONING, "DPUFlavor"]
+    given = manifest(
+        "DPUFlavor", {"ovs": {"rawConfigScript": "set -e\necho $NAME"}, "grub": {"kernelParameters": ["a"]}}
+    )
+    assert list(unreplaced_variables(kind, given)) == []
+    bfb = manifest("BFB", {"url": "https://$HOST/${FILE}"}, namespace="$NAMESPACE")
+    lines = [str(fault) for fault in unreplaced_variables(DPF_KINDS[PROVISIONING, "BFB"], bfb)]
+    assert lines == [
+        "metadata.namespace: has $NAMESPACE, a variable that nobody replaced",
+        "spec.url: has $HOST, a variable that nobody replaced",
+    ]
