@@ -34,7 +34,7 @@ from commands.kubernetes.list_watch import PAGE
 from eventstore.errors import FatalError, PlaneError
 from eventstore.folding.fold import ItemOutcome, Outcome
 from eventstore.ids import envelope, uuid7
-from eventstore.log import CLIQUES
+from eventstore.log import CLIQUES, Partition
 from eventstore.replicas.replica import Replica
 from projections.fold_states import FoldStates
 from projections.kubernetes.clique_objects import Mode, domain_of
@@ -45,7 +45,7 @@ from schemas.events import DaemonReadinessReported, Envelope, IndicesClaimed, In
 from schemas.kubernetes.api import ApiError, KubernetesApi
 from schemas.kubernetes.compute_domains import CliqueObject, DomainObject
 from schemas.kubernetes.objects import ObjectList, Pod
-from schemas.resources.compute_domain import DOMAIN_LABEL
+from schemas.resources.compute_domain import COMPUTE_DOMAIN, COMPUTE_DOMAIN_CLIQUE, DOMAIN_LABEL
 
 CliqueEvent: TypeAlias = IndicesClaimed | IndicesReleased | DaemonReadinessReported
 
@@ -53,13 +53,13 @@ logger = logging.getLogger(__name__)
 _pods = msgspec.json.Decoder(ObjectList[Pod])
 
 LINGER_S = 0.02
-"""How long watched changes linger, so that the changes of a clique share one record. If the last comparison took longer
-than this, changes linger for the duration of that comparison, at most LINGER_S_MAX."""
+"""How long watched changes linger, so that the changes of a clique share one record. If the last comparison of a domain
+took longer than this, its changes linger for the duration of that comparison, at most LINGER_S_MAX."""
 LINGER_S_MAX = 0.5
 SUBMIT_TIMEOUT_S = 10.0
 CONCURRENT = 16
 """Maximum number of domains that are compared at the same time, and of cliques whose records are submitted at the same
-time.
+time, per partition: a partition that is slow does not delay the domains of others.
 """
 RETRY_S = 1.0
 GRACE_S = 5.0
@@ -69,6 +69,14 @@ MAX_GONE = 2_000
 """Maximum number of deleted pods that are remembered."""
 REFUSED_RETRY_S = 600.0
 """Time after which a refused claim is submitted again, because the reason may no longer apply."""
+
+
+class _Slots(dict[Partition, asyncio.Semaphore]):
+    """The concurrency of each partition."""
+
+    def __missing__(self, partition: Partition) -> asyncio.Semaphore:
+        found = self[partition] = asyncio.Semaphore(CONCURRENT)
+        return found
 
 
 class PodEdge:
@@ -118,11 +126,14 @@ class PodEdge:
         self._answered: dict[str, tuple[str, str | None]] = {}
         """The address and clique of a pod's last claim that the fold has decided, by the pod's uid."""
         self._dirty: set[str] = set()
+        self._busy: set[str] = set()
+        """Domains that are compared now."""
         self._waiting: set[str] = set()
         """Domains that are compared again after a pause."""
         self._unlisted: set[str] = set()
         """Domains whose claims have not been compared with the last complete list."""
-        self._slots = asyncio.Semaphore(CONCURRENT)
+        self._domain_slots = _Slots()
+        self._record_slots = _Slots()
         self._listed_s = 0.0
         self._restored_at_list: int | None = None
         """Number of complete pod lists that precede the first sign of a restore of the API server; None without such a
@@ -151,29 +162,48 @@ class PodEdge:
         return self.pods.went_back or self._cliques.went_back or self._domains.went_back
 
     async def run(self) -> None:
-        """Append differences until cancelled."""
+        """Append differences until cancelled.
+
+        Nothing is appended before the lists of pods, cliques and domains are complete. A claim made from an incomplete
+        list could lack its requested index.
+        """
         await self._replica.ready()
-        now_s, took_s = asyncio.get_running_loop().time, 0.0
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._repeat_refused())
             tasks.create_task(self._follow_fold())
             while True:
                 await self._work.wait()
                 self._work.clear()
-                await asyncio.sleep(max(LINGER_S, took_s))
-                began_s = now_s()
-                failed = await self._reconcile()
-                took_s = min(now_s() - began_s, LINGER_S_MAX)
-                if unplanned := failed - self._waiting:
-                    tasks.create_task(self._mark_later(unplanned))
+                await asyncio.sleep(LINGER_S)
+                if not (self.pods.lists and self._cliques.is_complete and self._domains.is_complete):
+                    continue
+                for domain in sorted(self._dirty - self._busy):
+                    self._busy.add(domain)
+                    tasks.create_task(self._compare(domain, tasks))
+                self._end_restore()
 
-    async def _mark_later(self, domains: set[str]) -> None:
-        """Compare domains again after a pause. Other domains do not wait for it."""
-        self._waiting |= domains
+    async def _compare(self, domain: str, tasks: asyncio.TaskGroup) -> None:
+        """Append what the fold lacks of a domain until it has no more changes. Other domains do not wait for it, even
+        if the log delays its records."""
+        now_s = asyncio.get_running_loop().time
+        slots = self._domain_slots[self._replica.partition_for(CLIQUES, domain)]
+        while domain in self._dirty:
+            async with slots:
+                self._dirty.discard(domain)
+                began_s = now_s()
+                is_done = await self._reconcile_domain(domain)
+            self._end_restore()
+            if not is_done and domain not in self._waiting:
+                self._waiting.add(domain)
+                tasks.create_task(self._mark_later(domain))
+            await asyncio.sleep(min(max(LINGER_S, now_s() - began_s), LINGER_S_MAX))
+        self._busy.discard(domain)
+
+    async def _mark_later(self, domain: str) -> None:
+        """Compare a domain again after a pause."""
         await asyncio.sleep(RETRY_S * self._rng.uniform(0.5, 1.5))
-        self._waiting -= domains
-        for domain in domains:
-            self._mark(domain)
+        self._waiting.discard(domain)
+        self._mark(domain)
 
     async def _follow_fold(self) -> None:
         """Compare the domains of a partition again when it changes: a waiting pod may have got its index, or the index
@@ -184,30 +214,6 @@ class PodEdge:
                 for domain in {*self.pods.by_domain, *self.pods.gone.values()}:
                     if self._replica.partition_for(CLIQUES, domain) in changed:
                         self._mark(domain)
-
-    async def _reconcile(self) -> set[str]:
-        """Append the events that the fold lacks for the changed domains. Returns the domains with
-        events left to append.
-
-        Nothing is appended before the lists of pods, cliques and domains are complete. A claim made from an incomplete
-        list could lack its requested index.
-        """
-        if not (self.pods.lists and self._cliques.is_complete and self._domains.is_complete):
-            return set()
-        dirty, self._dirty = self._dirty, set()
-        slots = asyncio.Semaphore(CONCURRENT)
-        failed: set[str] = set()
-
-        async def compare(domain: str) -> None:
-            async with slots:
-                if not await self._reconcile_domain(domain):
-                    failed.add(domain)
-
-        async with asyncio.TaskGroup() as tasks:
-            for domain in sorted(dirty):
-                tasks.create_task(compare(domain))
-        self._end_restore()
-        return failed
 
     def _end_restore(self) -> None:
         """Accept pod lists as evidence again, once a list after the restore contains the pods of all claims."""
@@ -296,6 +302,21 @@ class PodEdge:
             )
             about = {"source": self._source, "domain": domain, "claims": count}
             logger.warning("claims kept without a pod: %s; `dpuplane cliques release` ends them", why, extra=about)
+            self._report_retained(domain, count, why)
+
+    def _report_retained(self, domain: str, count: int, why: str) -> None:
+        """Report kept claims of a domain about its ComputeDomain; about its cliques if that is not listed either."""
+        found = self._domains.objects.get(domain)
+        objects: list[DomainObject | CliqueObject] = [found] if found is not None else []
+        kind = COMPUTE_DOMAIN if objects else COMPUTE_DOMAIN_CLIQUE
+        objects = objects or [each for each in self._cliques.objects.values() if domain_of(each) == domain]
+        claims = f"{count} claim{'s' if count > 1 else ''} of indices"
+        message = f"{claims} stay, but no list has their daemon pods: {why}; `dpuplane cliques release` ends them"
+        reason = "RestoredFromBackup" if self._went_back else "ClaimsRetained"
+        for about in objects:
+            metadata = about.metadata
+            where = Regarding(kind.api_version, kind.name, metadata.name, metadata.uid, metadata.namespace)
+            self._report(ObjectEvent(where, reason, message))
 
     def _unanswered(self, lacking: Iterable[WantedClaim], stay: Iterable[HeldClaim]) -> list[WantedClaim]:
         """The lacking claims, without those that the fold has answered already. The fold has either refused such a
@@ -319,7 +340,7 @@ class PodEdge:
         results: list[bool] = []
 
         async def submit(batch: list[CliqueEvent]) -> None:
-            async with self._slots:
+            async with self._record_slots[self._replica.partition_for(CLIQUES, batch[0].domain)]:
                 results.extend([await self._submit(event) for event in batch])
 
         async with asyncio.TaskGroup() as tasks:

@@ -10,7 +10,7 @@ import pytest
 
 from eventstore.errors import LogUnavailable
 from eventstore.ids import envelope, uuid7
-from eventstore.log import CLIQUES
+from eventstore.log import CLIQUES, Partition
 from schemas.events import DaemonReadinessReported, IndicesClaimed, IndicesReleased
 from schemas.kubernetes.api import GONE, ApiError
 from schemas.resources.compute_domain import COMPUTE_DOMAIN, COMPUTE_DOMAIN_CLIQUE
@@ -163,6 +163,9 @@ async def test_an_empty_list_releases_nothing_and_is_counted() -> None:
         await asyncio.sleep(60.0)
         assert len(await east.rows(domain)) == len(east.folded(domain)) == 3
         assert east.edge.retained == {domain: 3}
+        (said,) = {(each.regarding.kind, each.regarding.uid, each.reason): each for each in east.reported}.values()
+        assert (said.regarding.kind, said.regarding.uid, said.reason) == ("ComputeDomain", domain, "ClaimsRetained")
+        assert said.message.startswith("3 claims of indices stay, but no list has their daemon pods: no pod of their")
 
 
 async def test_a_server_that_is_set_back_releases_nothing_and_gets_its_rows_again() -> None:
@@ -178,6 +181,37 @@ async def test_a_server_that_is_set_back_releases_nothing_and_gets_its_rows_agai
         wanted = {"n0": 0, "n1": 1, "n2": 2}
         assert (east.folded(domain), await east.indices(domain)) == (wanted, wanted)
         assert east.edge.retained == {domain: 1}
+        said = east.reported[-1]
+        assert (said.regarding.kind, said.regarding.uid, said.reason) == ("ComputeDomain", domain, "RestoredFromBackup")
+        assert said.message.startswith("1 claim of indices stay")
+
+
+async def test_a_partition_of_the_log_that_is_slow_delays_only_its_own_domains(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with simulated() as east:
+        east.start_edge()
+        domains = [await east.create_domain(name=f"cd{number}") for number in range(40)]
+        slow = east.replica.partition_for(CLIQUES, domains[0])
+        append = east.plane.log.append
+
+        async def delayed(partition: Partition, *given: Any, **more: Any) -> None:
+            await asyncio.sleep(8.0 if partition == slow else 0.0)
+            await append(partition, *given, **more)
+
+        monkeypatch.setattr(east.plane.log, "append", delayed)
+        for number, domain in enumerate(domains):
+            await east.create_pod(f"n{number}", domain, address(number))
+        others = [domain for domain in domains if east.replica.partition_for(CLIQUES, domain) != slow]
+        assert len(domains) - len(others) > 2
+        await asyncio.sleep(1.0)
+        assert all(east.folded(domain) for domain in others)
+        assert not east.folded(domains[0])
+        await east.create_pod("late", others[0], address(99))
+        await asyncio.sleep(1.0)
+        assert len(east.folded(others[0])) == 2, "while the records of the slow partition are on their way"
+        await asyncio.sleep(20.0)
+        assert all(east.folded(domain) for domain in domains)
 
 
 async def test_failed_appends_are_stated_again() -> None:
