@@ -15,9 +15,9 @@ from eventstore.replicas.replica import Replica
 from projections.fleet.withdrawals.budgets import SUBJECT_MEMBERS, Hold
 from projections.fold_states import FoldStates
 from projections.kubernetes.object_events import Report
-from projections.kubernetes.object_names import object_name
+from projections.kubernetes.object_names import OWN_LABELS, object_name
 from projections.kubernetes.rack_events import RackFacts, rack_events
-from projections.kubernetes.rack_status import RackStates, names_by_zone, rack_status
+from projections.kubernetes.rack_status import RackStates, is_known, names_by_zone, rack_status, unknown_since_ms
 from projections.kubernetes.statements import StatementTable, acceptance
 from projections.kubernetes.status_body import Position, StatusBody
 from projections.kubernetes.zone_notices import ZoneNotices
@@ -32,6 +32,8 @@ class _Spec(msgspec.Struct, frozen=True):
 
 
 _spec = msgspec.json.Decoder(_Spec)
+UNKNOWN_MS = 3_600_000
+"""The time after which the object of a zone that the plane does not have is deleted: the zone may come back."""
 _SLICE = 1_000
 """Held nodes whose zones are found before other tasks get the event loop."""
 
@@ -92,7 +94,7 @@ class RackObjects:
         zone = self._zone_of.get(name)
         if zone is None or any(other != name for other in self._objects_of.get(zone, ())):
             return None
-        return {} if zone == name else {"zone": zone}
+        return spec_of(name, zone)
 
     def status(self, name: str, found: Observed) -> StatusBody | None:
         zone = zone_of(name, found.spec)
@@ -120,7 +122,14 @@ class RackObjects:
         )
 
     def is_over(self, name: str, found: Observed) -> bool:
-        return False
+        """Whether the object's zone has been unknown for UNKNOWN_MS, and the object is as the plane created it. An
+        object that a user created or edited is the user's to delete."""
+        since_ms = unknown_since_ms(found.status)
+        if not 0 < since_ms < self._now_ms() - UNKNOWN_MS or found.generation != 1 or found.labels != OWN_LABELS:
+            return False
+        zone = zone_of(name, found.spec)
+        is_ours = msgspec.json.decode(found.spec) == spec_of(name, zone)
+        return is_ours and not is_known(zone, self._states.zone(zone), self._states.fleet)
 
     def objects_of(self, zone: str) -> Sequence[str]:
         """The names of the objects of a zone, as of the last pass."""
@@ -190,6 +199,11 @@ class RackObjects:
 
     def _depends_on(self, zone: str, changed: set[Partition]) -> bool:
         return FLEET_0 in changed or not changed.isdisjoint(self._partitions_of(zone))
+
+
+def spec_of(name: str, zone: str) -> dict[str, str]:
+    """The spec of an object that the plane creates."""
+    return {} if zone == name else {"zone": zone}
 
 
 def zone_of(name: str, spec: bytes) -> str:

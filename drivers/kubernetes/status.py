@@ -34,6 +34,7 @@ from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
 from projections.kubernetes.object_cache import ObjectCache
 from projections.kubernetes.object_events import Report, ignore
+from projections.kubernetes.object_names import OWN_LABELS
 from projections.kubernetes.statements import StatementTable
 from projections.kubernetes.status_body import Difference, StatusBody, difference, position_of, stamped
 from projections.kubernetes.zone_notices import ZoneNotices
@@ -230,7 +231,7 @@ class StatusActor:
         if spec is None:
             return None
         kind = self.kind
-        head = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": name}}
+        head = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": name, "labels": OWN_LABELS}}
         return Request("create", kind.path(), {**head, "spec": dict(spec)})
 
     def _present(self, name: str, found: Observed) -> Plan:

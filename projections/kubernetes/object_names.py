@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from hashlib import blake2b
 
+OWN_LABELS = {"app.kubernetes.io/managed-by": "dpuplane"}
+"""The labels of an object that the plane creates."""
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _OTHER = re.compile(r"[^a-z0-9]+")
 _HASH_BYTES = 4

@@ -20,7 +20,16 @@ from projections.fleet.tables import zone_table as tables
 from projections.installs.rows import InstallsState, Level
 from projections.installs.views import laggards
 from projections.kubernetes.statements import NO_ACCEPTANCE, STATED, Acceptance
-from projections.kubernetes.status_body import Condition, Position, StatusBody, shortened, size_of
+from projections.kubernetes.status_body import (
+    Condition,
+    Document,
+    Position,
+    StatusBody,
+    conditions_of,
+    shortened,
+    size_of,
+    transition_ms,
+)
 from projections.views.progress import ProgressView, ProgressViews
 from projections.zones.dpus.phases import ERROR, INITIALIZING, READY
 from projections.zones.rows import Dpu
@@ -28,6 +37,8 @@ from projections.zones.state import ZonesState
 from schemas.resources.dpu_rack import MAX_OFFENDERS, MAX_RANGES, MAX_STATUS_BYTES
 
 READY_CONDITION = "Ready"
+ZONE_UNKNOWN = "ZoneUnknown"
+"""The reason of the condition Ready of an object whose zone was deleted, or has not joined yet."""
 RULES_INSTALLED = "RulesInstalled"
 
 INSTALL_GRACE_MS = 15_000
@@ -79,6 +90,7 @@ def rack_status(
     view = progress.view(zone, states.zones, states.fleet, states.installs, states.epoch)
     installed = _installed(view, now_ms)
     table = tables.table(states.fleet, zone)
+    ready = _ready(view, installed) if is_known(zone, states.zones, states.fleet) else _UNKNOWN
     content: dict[str, Any] = {
         "observedGeneration": observed_generation,
         "nodes": view.nodes,
@@ -96,7 +108,7 @@ def rack_status(
         "frozen": view.frozen,
         "offenders": [],
         "conditions": [
-            *(each.document(observed_generation) for each in (_ready(view, installed), installed)),
+            *(each.document(observed_generation) for each in (ready, installed)),
             *accepted.conditions,
         ],
     }
@@ -111,6 +123,17 @@ def rack_status(
     return StatusBody(content, position, time_ms)
 
 
+def is_known(zone: str, zones: ZonesState, fleet: FleetState) -> bool:
+    """Whether the plane has a zone: its nodes, DPUs, labels, limits or freeze, or an empty one that is not deleted."""
+    return zones.existing_zone(zone) is not None or fleet.has_zone(zone)
+
+
+def unknown_since_ms(status: Document) -> int:
+    """The time since which the status of an object says that the plane has no such zone; 0 if it does not."""
+    reasons = {found.get("type"): found.get("reason") for found in conditions_of(status)}
+    return transition_ms(status, READY_CONDITION) if reasons.get(READY_CONDITION) == ZONE_UNKNOWN else 0
+
+
 def _installed(view: ProgressView, now_ms: int) -> Condition:
     if not view.dpus:
         return Condition(RULES_INSTALLED, True, "NoDPUs", "the zone has no DPU")
@@ -122,6 +145,9 @@ def _installed(view: ProgressView, now_ms: int) -> Condition:
     have = view.in_hardware if view.reported >= view.version else 0
     message = f"{have} of {view.dpus} DPUs are known to have version {view.version} in hardware"
     return Condition(RULES_INSTALLED, False, "Frozen" if view.frozen else "Installing", message)
+
+
+_UNKNOWN = Condition(READY_CONDITION, False, ZONE_UNKNOWN, "the plane has no such zone; its first node or DPU makes it")
 
 
 def _ready(view: ProgressView, installed: Condition) -> Condition:

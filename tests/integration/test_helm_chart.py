@@ -39,7 +39,7 @@ READ = ["get", "list", "watch"]
 EDGE_RULES = {
     ("", "nodes"): READ,
     ("", "events"): ["create", "patch"],
-    ("dpuplane.io", "dpuracks"): [*READ, "create"],
+    ("dpuplane.io", "dpuracks"): [*READ, "create", "delete"],
     ("dpuplane.io", "dpuracks/status"): ["patch"],
     ("dpuplane.io", "rulepolicies"): READ,
     ("dpuplane.io", "rulepolicies/status"): ["patch"],

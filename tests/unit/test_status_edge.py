@@ -12,7 +12,9 @@ import pytest
 
 from drivers.kubernetes.flip_limit import FLIPS_MAX, WINDOW_S
 from drivers.kubernetes.holds import FINISHED_MAX, FINISHED_MS
+from drivers.kubernetes.racks import UNKNOWN_MS
 from drivers.kubernetes.status import EVERY_S
+from schemas.events import ZoneDeleted
 from schemas.kubernetes.api import ApiError
 from schemas.resources.dpu_rack import DPU_RACK
 from schemas.resources.hold import HOLD
@@ -407,3 +409,47 @@ async def test_more_finished_holds_than_are_kept_go_at_once() -> None:
         await create(made.api, HOLD.path(), {"metadata": {"name": "of-a-user"}, "spec": {}})
         await asyncio.sleep(40)
         assert (await made.objects(HOLD)).keys() == {*names[3:], "of-a-user"}
+
+
+async def delete_zone(made: Plane, zone: str, *nodes: str) -> None:
+    assert (await made.leave(zone, *nodes)).outcome.code == "done"
+    assert (await made.submit(zone, ZoneDeleted(made.command(zone), zone))).outcome.code == "done"
+
+
+async def test_the_object_of_a_deleted_zone_says_so_and_is_deleted_an_hour_later() -> None:
+    async with statuses("r1", "r2") as made:
+        for zone in ("z1", "Rack_2", "back"):
+            await made.plane.join(zone, f"n-{zone}")
+        await asyncio.sleep(30)
+        for zone in ("z1", "Rack_2", "back"):
+            await delete_zone(made.plane, zone, f"n-{zone}")
+        await asyncio.sleep(30)
+        assert ready(await made.status(DPU_RACK, "z1")) == ("False", "ZoneUnknown")
+        await asyncio.sleep(UNKNOWN_MS / 2_000)
+        await made.plane.join("back", "n-back")
+        await asyncio.sleep(UNKNOWN_MS / 2_000 - 90)
+        assert len(await made.objects(DPU_RACK)) == 3
+        await asyncio.sleep(120)
+        assert set(await made.objects(DPU_RACK)) == {"back"}
+        assert ready(await made.status(DPU_RACK, "back")) == ("True", "NoDPUs")
+        await made.plane.join("z1", "n-z1")
+        await asyncio.sleep(30)
+        assert (await made.status(DPU_RACK, "z1"))["nodes"] == 1, "created again with its zone"
+
+
+async def test_the_object_of_a_deleted_zone_stays_if_a_user_created_or_edited_it() -> None:
+    async with statuses("r1") as made:
+        head = {"apiVersion": DPU_RACK.api_version, "kind": DPU_RACK.name}
+        await create(made.api, DPU_RACK.path(), {**head, "metadata": {"name": "of-a-user"}, "spec": {}})
+        for zone in ("edited", "labelled"):
+            await made.plane.join(zone, f"n-{zone}")
+        await asyncio.sleep(30)
+        path = DPU_RACK.path(name="edited")
+        await made.api.patch(path, [{"op": "add", "path": "/spec/labels", "value": {"row": "7"}}], "json")
+        path = DPU_RACK.path(name="labelled")
+        await made.api.patch(path, [{"op": "add", "path": "/metadata/labels/team", "value": "x"}], "json")
+        for zone in ("edited", "labelled"):
+            await delete_zone(made.plane, zone, f"n-{zone}")
+        await asyncio.sleep(2 * UNKNOWN_MS / 1_000)
+        for name in ("of-a-user", "edited", "labelled"):
+            assert ready(await made.status(DPU_RACK, name)) == ("False", "ZoneUnknown"), name
