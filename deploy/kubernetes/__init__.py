@@ -23,6 +23,7 @@ from schemas.resources.author_admission import (
 )
 from schemas.resources.compute_domain import UPSTREAM_KINDS
 from schemas.resources.crds import definition
+from schemas.resources.dpf import KINDS as DPF_KINDS
 from schemas.resources.hold_admission import hold_binding, hold_policy
 
 HERE = Path(__file__).parent
@@ -36,10 +37,12 @@ _WIDTH = 120
 def manifests() -> Mapping[str, str]:
     """The text of each manifest by its path in this folder.
 
-    `crds` has the definitions of the plane's kinds, and `upstream` those of upstream's kinds. `admission` has the
+    `crds` has the definitions of the plane's kinds, `crds/dpf` those of DPF's kinds for clusters without DPF, and
+    `upstream` those of upstream's kinds. `admission` has the
     validating admission policies, and `stamping` the mutating one, which needs an API server from 1.36 on.
     """
-    kinds = [("crds", kind) for kind in KINDS] + [("upstream", kind) for kind in UPSTREAM_KINDS]
+    folders = {"crds": KINDS, "crds/dpf": DPF_KINDS, "upstream": UPSTREAM_KINDS}
+    kinds = [(folder, kind) for folder, listed in folders.items() for kind in listed]
     found = {f"{folder}/{kind.group}_{kind.plural}.yaml": _text([definition(kind)]) for folder, kind in kinds}
     return {
         **found,

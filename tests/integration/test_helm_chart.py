@@ -272,6 +272,15 @@ def test_the_definitions_are_those_of_the_models(keep: bool, tmp_path: Path) -> 
     )
 
 
+@pytest.mark.parametrize("keep", [True, False])
+def test_the_kinds_of_dpf_are_installed_on_request_and_kept(keep: bool, tmp_path: Path) -> None:
+    objects = render({**LAB, "crds": {"keep": keep, "dpf": True}}, tmp_path)
+    rendered = {_name(each): each for each in of_kind(objects, "CustomResourceDefinition")}
+    files = [yaml.safe_load(path.read_text()) for path in (HERE / "crds" / "dpf").glob("*.yaml")]
+    assert [rendered[_name(file)] for file in files] == files
+    assert {file["metadata"]["annotations"]["helm.sh/resource-policy"] for file in files} == {"keep"}
+
+
 def test_the_alerts_are_those_of_prometheus_with_your_runbook(tmp_path: Path) -> None:
     chosen = {**LAB, "prometheusRule": {"enabled": True, "runbook": "https://runbooks.example.org/dpuplane"}}
     (rule,) = of_kind(render(chosen, tmp_path), "PrometheusRule")

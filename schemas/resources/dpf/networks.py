@@ -1,0 +1,174 @@
+"""DPUServiceIPAM and DPUServiceNAD: the addresses and the networks of services."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from schemas.resources.dpf.names import SERVICES, VERSION
+from schemas.resources.dpf.types import (
+    AGE,
+    PHASE_OF_READY,
+    READY,
+    AnyObject,
+    Conditions,
+    Int32,
+    LabelSelector,
+    NodeSelector,
+    ObjectMeta,
+    ObservedGeneration,
+    StringMap,
+    named,
+)
+from schemas.resources.kinds import Kind
+from schemas.resources.model import Model
+
+IPAM_FINALIZER = f"{SERVICES}/dpuserviceipam"
+IPAM_CONDITIONS = ("Ready", "DPUIPAMObjectReconciled", "DPUIPAMObjectReady")
+IPAM_CHILD_NAME = f"{SERVICES}/dpuserviceipam-child-object-name-override"
+"""Annotation of a DPUServiceIPAM: another name for the pool in the DPU clusters."""
+NAD_CONDITIONS = ("Ready", "DPUNADObjectReconciled", "DPUNADObjectReady")
+TRUSTED_FUNCTIONS = "dpuservicenad.svc.dpu.nvidia.com/use-trusted-sfs"
+"""Annotation of a DPUServiceNAD: its scalable functions are trusted ones."""
+
+
+class IPRange(Model):
+    """Addresses from the first to the last one, both included."""
+
+    start_ip: Annotated[str, Field(alias="startIP")]
+    end_ip: Annotated[str, Field(alias="endIP")]
+
+
+class Route(Model):
+    """A route through the pool's gateway."""
+
+    dst: str
+    """The destination as a CIDR."""
+
+
+class IPv4Network(Model):
+    """A network that is split into a subnet for each node, each with a gateway of its own."""
+
+    network: str
+    gateway_index: Int32 | None = None
+    """The place of the gateway in a subnet; none in networks of two addresses."""
+    prefix_size: Int32
+    exclusions: list[str] | None = None
+    """The older form of excludeRanges: single addresses."""
+    exclude_ranges: list[IPRange] | None = None
+    allocations: StringMap | None = None
+    """Fixed subnets by node."""
+    default_gateway: bool | None = None
+    routes: list[Route] | None = None
+    subnets_per_dpu_cluster: Annotated[Int32 | None, Field(alias="subnetsPerDPUCluster")] = None
+
+
+class IPv4Subnet(Model):
+    """A subnet that is split into a block for each node, all with one gateway."""
+
+    subnet: str
+    gateway: str
+    per_node_ip_count: Annotated[int, Field(alias="perNodeIPCount")]
+    exclude_ranges: list[IPRange] | None = None
+    default_gateway: bool | None = None
+    routes: list[Route] | None = None
+    blocks_per_dpu_cluster: Annotated[Int32 | None, Field(alias="blocksPerDPUCluster")] = None
+
+
+class DPUServiceIPAMSpec(Model):
+    """A pool of addresses: a network or a subnet."""
+
+    metadata: ObjectMeta | None = None
+    """Labels and annotations of the pool in the DPU clusters."""
+    ipv4_network: IPv4Network | None = None
+    ipv4_subnet: IPv4Subnet | None = None
+    cluster_selector: LabelSelector | None = None
+    """The older name of dpuClusterSelector."""
+    dpu_cluster_selector: LabelSelector | None = None
+    node_selector: NodeSelector | None = None
+
+
+class ClusterAllocation(Model):
+    """The part of the pool that a DPU cluster has."""
+
+    dpu_cluster: str
+    """The DPUCluster as NAMESPACE/NAME."""
+    ip_ranges: list[IPRange] | None = None
+
+
+class DPUServiceIPAMStatus(Model):
+    """The state of a pool."""
+
+    conditions: Conditions = None
+    observed_generation: ObservedGeneration = None
+    dpu_cluster_allocations: Annotated[
+        list[ClusterAllocation] | None,
+        Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["dpuCluster"]}),
+    ] = None
+
+
+class DPUServiceIPAM(Model):
+    """A pool of addresses for services on DPUs."""
+
+    model_config = named(63)
+
+    spec: DPUServiceIPAMSpec | None = None
+    status: DPUServiceIPAMStatus | None = None
+
+
+class CNIPlugin(Model):
+    """A plugin after the one for the virtual switch."""
+
+    type: Literal["rdma"]
+    config: AnyObject | None = None
+
+
+class DPUServiceNADSpec(Model):
+    """A network."""
+
+    metadata: ObjectMeta | None = None
+    """Deprecated: unused."""
+    resource_type: Literal["vf", "sf", "veth"]
+    """The sort of interface that a pod gets."""
+    bridge: str | None = None
+    service_mtu: Annotated[int | None, Field(alias="serviceMTU")] = None
+    ipam: bool | None = None
+    """Whether interfaces get an address, from the pool that their chain names."""
+    chained_cnis: Annotated[list[CNIPlugin] | None, Field(alias="chainedCNIs")] = None
+
+
+class DPUServiceNADStatus(Model):
+    """The state of a network."""
+
+    conditions: Conditions = None
+
+
+class DPUServiceNAD(Model):
+    """A network for services: it becomes a NetworkAttachmentDefinition in the DPU clusters."""
+
+    model_config = named(63)
+
+    spec: DPUServiceNADSpec | None = None
+    status: DPUServiceNADStatus | None = None
+
+
+DPU_SERVICE_IPAM = Kind(
+    name="DPUServiceIPAM",
+    plural="dpuserviceipams",
+    model=DPUServiceIPAM,
+    group=SERVICES,
+    version=VERSION,
+    is_namespaced=True,
+    keeps_definition=True,
+    columns=(READY, PHASE_OF_READY, AGE),
+)
+DPU_SERVICE_NAD = Kind(
+    name="DPUServiceNAD",
+    plural="dpuservicenads",
+    model=DPUServiceNAD,
+    group=SERVICES,
+    version=VERSION,
+    is_namespaced=True,
+    keeps_definition=True,
+)

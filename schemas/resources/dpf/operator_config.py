@@ -1,0 +1,212 @@
+"""DPFOperatorConfig: the settings of an installation. There is one object."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+
+from schemas.resources.crds import DEFAULT
+from schemas.resources.dpf import operator_components as components
+from schemas.resources.dpf.names import OPERATOR, SHARED, VERSION
+from schemas.resources.dpf.provisioning_settings import ProvisioningController
+from schemas.resources.dpf.types import (
+    AGE,
+    MAX_MTU,
+    MIN_MTU,
+    PHASE_OF_READY,
+    READY,
+    Conditions,
+    DeploymentMode,
+    Name,
+    ObservedGeneration,
+)
+from schemas.resources.kinds import Kind
+from schemas.resources.model import Model, validated
+
+FINALIZER = f"{SHARED}/dpfoperatorconfig"
+CONDITIONS = (
+    "Ready",
+    "PreUpgradeValidationReady",
+    "ImagePullSecretsReconciled",
+    "SystemComponentsReconciled",
+    "SystemComponentsReady",
+)
+OOB_BRIDGE = "br-dpu"
+
+MTU = Annotated[int, Field(ge=MIN_MTU, le=MAX_MTU)]
+
+_ZERO_TRUST = "has(self.deploymentMode) && self.deploymentMode == 'zero-trust'"
+_HOST_TRUSTED = "has(self.deploymentMode) && self.deploymentMode == 'host-trusted'"
+_REDFISH = (
+    "(has(self.provisioningController.installInterface) && "
+    "has(self.provisioningController.installInterface.installViaRedfish))"
+)
+
+
+class Overrides(Model):
+    """Settings for advanced use."""
+
+    paused: bool | None = None
+    """Whether nothing is reconciled."""
+    dpu_cni_bin_path: Annotated[str | None, Field(alias="dpuCNIBinPath")] = None
+    dpu_cni_path: Annotated[str | None, Field(alias="dpuCNIPath")] = None
+    dpu_openv_switch_run_path: Annotated[str | None, Field(alias="dpuOpenvSwitchRunPath")] = None
+    dpu_openv_switch_bin_path: Annotated[str | None, Field(alias="dpuOpenvSwitchBinPath")] = None
+    dpu_openv_switch_shared_path: Annotated[str | None, Field(alias="dpuOpenvSwitchSystemSharedPath")] = None
+    dpu_openv_switch_shared_lib64_path: Annotated[Name | None, Field(alias="dpuOpenvSwitchSystemSharedLib64Path")] = (
+        None
+    )
+    dpu_linker_cache_path: Name | None = None
+    dpu_opt_library_path: Name | None = None
+    flannel_skip_cni_config_installation: Annotated[bool | None, Field(alias="flannelSkipCNIConfigInstallation")] = None
+    kubernetes_api_server_vip: Annotated[str | None, Field(alias="kubernetesAPIServerVIP")] = None
+    """The address at which DPUs reach the API server of the hosts' cluster."""
+    kubernetes_api_server_port: Annotated[int | None, Field(alias="kubernetesAPIServerPort")] = None
+    argo_cd_namespace: Annotated[str | None, Field(alias="argoCDNamespace", min_length=1, max_length=63)] = None
+
+
+class Networking(Model):
+    """The networks of the system."""
+
+    control_plane_mtu: Annotated[MTU, Field(alias="controlPlaneMTU")] = 1500
+    high_speed_mtu: Annotated[MTU, Field(alias="highSpeedMTU")] = 1500
+    dpu_node_oob_bridge_name: Annotated[
+        str, Field(alias="dpuNodeOOBBridgeName", min_length=1, max_length=15, pattern=r"^[a-z][a-z0-9-]*$")
+    ] = OOB_BRIDGE
+    """The bridge of a host for the management of its DPUs."""
+
+
+class Monitoring(Model):
+    """Components for monitoring."""
+
+    disable: bool | None = None
+    kube_state_metrics: components.Daemon | None = None
+    node_problem_detector: components.Daemon | None = None
+    open_telemetry_collector: components.Collector | None = None
+
+
+class TrustBundleReference(Model):
+    """A ConfigMap with a trust bundle under bundle.pem."""
+
+    name: Annotated[str, Field(min_length=1, max_length=253)]
+    namespace: Annotated[str, Field(min_length=1, max_length=63)]
+
+
+_SERVER = "^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?([.][A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*:[1-9][0-9]{0,4}$"
+
+
+class SPIFFE(Model):
+    """Identities of DPU agents from SPIRE."""
+
+    model_config = ConfigDict(
+        json_schema_extra=validated(
+            (
+                f"self.spireServerAddress.matches('{_SERVER}') && int(self.spireServerAddress.split(':')[1]) <= 65535",
+                "spireServerAddress must be host:port with a valid DNS-1123 host and a port up to 65535",
+            )
+        )
+    )
+
+    spire_server_address: Annotated[str, Field(min_length=1, max_length=263)]
+    spire_trust_domain: Annotated[str, Field(min_length=1, max_length=253, pattern=components.DOMAIN)]
+    kube_api_audience: Annotated[str, Field(alias="kubeAPIAudience", min_length=1, max_length=512)]
+    spire_oidc_url: Annotated[str, Field(alias="spireOIDCURL", min_length=1, max_length=2048)]
+    trust_bundle: TrustBundleReference
+
+
+class SystemSecurity(Model):
+    """Settings for security."""
+
+    privileged_pod_enforcement: bool = True
+    """Whether privileged pods of services that are not allowed to have them are refused."""
+    kata: components.Kata | None = None
+    spiffe: SPIFFE | None = None
+
+
+class DPFOperatorConfigSpec(Model):
+    """The settings. deploymentMode is required by later releases; release 24.10 knows host-trusted only."""
+
+    model_config = ConfigDict(
+        json_schema_extra=validated(
+            (
+                f"!({_ZERO_TRUST}) || {_REDFISH}",
+                "deploymentMode zero-trust requires provisioningController.installInterface.installViaRedfish",
+            ),
+            (
+                f"!({_HOST_TRUSTED}) || !{_REDFISH}",
+                "deploymentMode host-trusted does not support "
+                "provisioningController.installInterface.installViaRedfish",
+            ),
+            (
+                f"!({_ZERO_TRUST}) || !has(self.networking) || self.networking.dpuNodeOOBBridgeName == 'br-dpu'",
+                "dpuNodeOOBBridgeName is only configurable in host-trusted mode",
+            ),
+            (
+                f"!({_ZERO_TRUST}) || !has(self.networking) || self.networking.controlPlaneMTU <= 1500",
+                "controlPlaneMTU must not exceed 1500 in zero-trust mode because DPU OOB interfaces do not support "
+                "jumbo frames",
+            ),
+            (
+                f"!has(self.security) || !has(self.security.spiffe) || ({_ZERO_TRUST})",
+                "spiffe configuration requires deploymentMode=zero-trust",
+            ),
+            (
+                "!has(oldSelf.security) || !has(oldSelf.security.spiffe) || "
+                "(has(self.security) && has(self.security.spiffe))",
+                "spec.security.spiffe cannot be removed once set: DPUs with such identities depend on it",
+            ),
+        )
+    )
+
+    overrides: Overrides | None = None
+    networking: Annotated[Networking | None, Field(json_schema_extra={DEFAULT: {"controlPlaneMTU": 1500}})] = None
+    monitoring: Monitoring | None = None
+    security: SystemSecurity | None = None
+    image_pull_secrets: list[str] | None = None
+    """Secrets that are copied to every DPU cluster."""
+    deployment_mode: DeploymentMode | None = None
+    provisioning_controller: ProvisioningController
+    dpu_service_controller: components.ServiceController | None = None
+    service_set_controller: components.SetController | None = None
+    dpu_detector: components.Detector | None = None
+    multus: components.CNI | None = None
+    sriov_device_plugin: components.DevicePlugin | None = None
+    flannel: components.Flannel | None = None
+    ovs_cni: Annotated[components.CNI | None, Field(alias="ovsCNI")] = None
+    ovs_helper: components.OVSHelper | None = None
+    nvipam: components.NVIPAM | None = None
+    cni_installer: components.Installer | None = None
+    sfc_controller: components.ChainController | None = None
+    kamaji_cluster_manager: components.Controller | None = None
+    static_cluster_manager: components.Controller | None = None
+    node_sriov_device_plugin_controller: Annotated[
+        components.HostDevicePluginController | None, Field(alias="nodeSRIOVDevicePluginController")
+    ] = None
+
+
+class DPFOperatorConfigStatus(Model):
+    """The state of the installation."""
+
+    conditions: Conditions = None
+    observed_generation: ObservedGeneration = None
+    version: str | None = None
+
+
+class DPFOperatorConfig(Model):
+    """The settings of an installation."""
+
+    spec: DPFOperatorConfigSpec | None = None
+    status: DPFOperatorConfigStatus | None = None
+
+
+DPF_OPERATOR_CONFIG = Kind(
+    name="DPFOperatorConfig",
+    plural="dpfoperatorconfigs",
+    model=DPFOperatorConfig,
+    group=OPERATOR,
+    version=VERSION,
+    is_namespaced=True,
+    keeps_definition=True,
+    columns=(READY, PHASE_OF_READY, AGE),
+)
