@@ -11,6 +11,7 @@ import email.utils
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -81,15 +82,22 @@ async def connect(kubeconfig: str, *, context: str | None = None, source: str = 
         async with asyncio.timeout(PROGRAM_S):
             await load()
         opened = client.ApiClient(configuration)  # reads the files of certificates
+        made = HttpApi(opened, load, source)
     except Exception as error:  # the library checks little of what it reads: a wrong type is a TypeError
         raise KubeconfigInvalid(kubeconfig, unusable(error)) from error
-    async with opened as api:
-        yield HttpApi(api, load, source)
+    async with opened:
+        yield made
 
 
 def _check_readable(kubeconfig: str) -> None:
     with Path(kubeconfig).expanduser().open("rb"):
         pass
+
+
+def _certificates(configuration: Any) -> tuple[bytes, ...]:
+    """The content of the files of certificates and keys."""
+    files = (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
+    return tuple(Path(file).read_bytes() if file else b"" for file in files)
 
 
 def _config_errors() -> type[Exception]:
@@ -102,13 +110,15 @@ class HttpApi:
     """An API server over HTTP.
 
     The credentials of a kubeconfig may expire: tokens from a program expire within an hour, and files are rotated. A
-    request with a 401 response is therefore repeated once, with reloaded credentials.
+    request with a 401 response is therefore repeated once, with reloaded credentials. So is a request to a server whose
+    certificate is not valid, because its authority may have been rotated.
     """
 
     def __init__(self, api: Any, load: Callable[[], Awaitable[None]], source: str) -> None:
         self._api = api
         self._load = load
         self._source = source
+        self._certificates = _certificates(api.configuration)
         self._loaded_s = -RELOAD_S
 
     async def get(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
@@ -178,20 +188,43 @@ class HttpApi:
         content_type: str = _JSON,
         timeout: aiohttp.ClientTimeout,
     ) -> aiohttp.ClientResponse:
-        response = await self._call(method, path, query, body, content_type=content_type, timeout=timeout)
+        send = partial(self._call, method, path, query, body, content_type=content_type, timeout=timeout)
+        try:
+            response = await send()
+        except aiohttp.ClientConnectorCertificateError as error:  # the authority of the server may have been rotated
+            if not await self._reload(str(_unreachable(error))):
+                raise
+            return await send()
+        if response.status == UNAUTHORIZED and await self._reload("401"):
+            response.close()
+            return await send()
+        return response
+
+    async def _reload(self, cause: str) -> bool:
+        """Load the credentials again after a refusal. Returns False if they were loaded lately, or cannot be loaded."""
         now_s = asyncio.get_running_loop().time()
-        if response.status != UNAUTHORIZED or now_s < self._loaded_s + RELOAD_S:
-            return response
+        if now_s < self._loaded_s + RELOAD_S:
+            return False
         self._loaded_s = now_s
         try:
             await self._load()
+            await self._renew_certificates()
         except Exception as error:
-            about = {"source": self._source}
+            about = {"source": self._source, "cause": cause}
             why = unusable(error)
-            logger.warning("credentials not reloaded after a 401 response, retrying: %s", why, extra=about)
-            return response
-        response.close()
-        return await self._call(method, path, query, body, content_type=content_type, timeout=timeout)
+            logger.warning("credentials not reloaded after a refusal, retrying: %s", why, extra=about)
+            return False
+        return True
+
+    async def _renew_certificates(self) -> None:
+        """Use changed certificates for new connections: the library reads their files only once."""
+        found = _certificates(self._api.configuration)
+        if found == self._certificates:
+            return
+        renewed = type(self._api.rest_client)(self._api.configuration)
+        before, self._api.rest_client = self._api.rest_client, renewed
+        self._certificates = found
+        await before.pool_manager.connector.close()  # its watches end, and are opened again
 
     async def _call(
         self,
@@ -275,7 +308,11 @@ def _retry_after_s(response: aiohttp.ClientResponse) -> float | None:
 
 
 def _unreachable(error: Exception) -> ApiError:
-    if isinstance(error, aiohttp.ClientConnectorError):
-        where, why = f"{error.host}:{error.port}", error.os_error.strerror or str(error.os_error)
-        return ApiError(0, "Unreachable", f"no connection to {where}: {why}")
+    match error:
+        case aiohttp.ClientConnectorCertificateError():
+            why = getattr(error.certificate_error, "verify_message", "") or "certificate verify failed"
+            return ApiError(0, "Unreachable", f"the certificate of {error.host}:{error.port} is not valid: {why}")
+        case aiohttp.ClientConnectorError():
+            why = error.os_error.strerror or str(error.os_error)
+            return ApiError(0, "Unreachable", f"no connection to {error.host}:{error.port}: {why}")
     return ApiError(0, "Unreachable", str(error) or type(error).__name__)

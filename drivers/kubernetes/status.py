@@ -2,8 +2,8 @@
 
 Each kind has an actor. It computes the status of its objects when a fold or an object changes, and marks the objects
 that differ for the writer. A pass over all objects takes long in a large fleet: 0.7 s for 2,000 zones. Passes are
-therefore at least a second apart, and take at most a tenth of the time. Every replica computes every object, although it
-writes only a part of them: it must know the need of a write before its turn comes, and it reports Events.
+therefore at least a second apart, and take at most a tenth of the time. Every replica computes every object, although
+it writes only a part of them: it must know the need of a write before its turn comes, and it reports Events.
 
 Replicas act in order of rank: each replica waits one turn longer than the previous one, and writes only the differences
 that remain then. A replica that is not the first reads the object before it writes, because its watch may be late. A

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,10 +13,12 @@ from typing import Any
 import pytest
 import yaml
 from aiohttp import web
+from cryptography import x509
 
 from drivers.kubernetes.client import connect
 from drivers.kubernetes.kubeconfig import KubeconfigInvalid
 from schemas.kubernetes.api import ApiError, KubernetesApi, WatchEvent
+from tests.support.certs import CertIssuer
 
 PATH = "/api/v1/nodes"
 HOST = "127.0.0.1"
@@ -202,6 +205,82 @@ async def test_expired_credentials_are_read_again(tmp_path: Path) -> None:
             await api.get(PATH)
         assert caught.value.status == 401
     assert seen == [f"Bearer {token}" for token in ("first", "first", "second", "second")]
+
+
+@asynccontextmanager
+async def served_with_tls(
+    issuers: list[CertIssuer], folder: Path, accepted: Callable[[], int]
+) -> AsyncIterator[tuple[KubernetesApi, ssl.SSLContext]]:
+    """A client of a server with TLS that accepts the client certificate with one serial number. The context of the
+    server may be changed."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.verify_mode = ssl.CERT_OPTIONAL
+    for issuer in issuers:
+        context.load_verify_locations(issuer.authority.cert)
+    serve_as(context, issuers[0])
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        certificate = request.transport.get_extra_info("peercert") or {"serialNumber": "0"}
+        return web.json_response({}, status=200 if int(certificate["serialNumber"], 16) == accepted() else 401)
+
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", handle)
+    runner = web.AppRunner(application, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, HOST, 0, ssl_context=context).start()
+    kubeconfig_with_certificates(folder, issuers[0], runner.addresses[0][1])
+    try:
+        async with connect(str(folder / "kubeconfig")) as api:
+            yield api, context
+    finally:
+        await runner.cleanup()
+
+
+def serve_as(context: ssl.SSLContext, issuer: CertIssuer) -> None:
+    files = issuer.issue("plane/server")
+    context.load_cert_chain(files.cert, files.key)
+
+
+def kubeconfig_with_certificates(folder: Path, issuer: CertIssuer, port: int = 0) -> int:
+    """Write a kubeconfig with a new client certificate; returns its serial number. Without a port, the server stays."""
+    path = folder / "kubeconfig"
+    server = f"https://{HOST}:{port}" if port else yaml.safe_load(path.read_text())["clusters"][0]["cluster"]["server"]
+    content = yaml.safe_load(kubeconfig(folder, server, "").read_text())
+    files = issuer.issue("operator/edge")
+    (folder / "client.pem").write_bytes(files.cert.read_bytes())
+    (folder / "client.key").write_bytes(files.key.read_bytes())
+    (folder / "ca.pem").write_bytes(issuer.authority.cert.read_bytes())
+    content["clusters"][0]["cluster"]["certificate-authority"] = "ca.pem"
+    content["users"][0]["user"] = {"client-certificate": "client.pem", "client-key": "client.key"}
+    path.write_text(yaml.safe_dump(content))
+    return x509.load_pem_x509_certificate(files.cert.read_bytes()).serial_number
+
+
+async def test_a_client_certificate_that_was_replaced_is_used_without_a_restart(tmp_path: Path) -> None:
+    issuer, accepted = CertIssuer(tmp_path / "issuer"), 0
+    async with served_with_tls([issuer], tmp_path, lambda: accepted) as (api, _):
+        accepted = kubeconfig_with_certificates(tmp_path, issuer)
+        await api.get(PATH)
+        await api.create(PATH, {})
+
+
+async def test_an_authority_that_was_replaced_is_trusted_without_a_restart(tmp_path: Path) -> None:
+    old, new = CertIssuer(tmp_path / "old"), CertIssuer(tmp_path / "new")
+    accepted = 0
+    async with served_with_tls([old, new], tmp_path, lambda: accepted) as (api, context):
+        serve_as(context, new)
+        accepted = kubeconfig_with_certificates(tmp_path, new)
+        await api.get(PATH)
+
+
+async def test_a_server_with_the_certificate_of_another_authority_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    old, new = CertIssuer(tmp_path / "old"), CertIssuer(tmp_path / "new")
+    async with served_with_tls([old, new], tmp_path, lambda: 0) as (api, context):
+        serve_as(context, new)
+        with pytest.raises(ApiError, match=r"^the certificate of 127\.0\.0\.1:\d+ is not valid: ") as caught:
+            await api.get(PATH)
+    assert caught.value.status == 0
 
 
 @pytest.mark.parametrize("content", ["", "a: [", "{}", "clusters: 3"])
