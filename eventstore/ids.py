@@ -58,6 +58,11 @@ def issued_at_ms(command_id: str) -> int:
     return int(match[1] + match[2], 16)
 
 
+def is_command_id(text: str) -> bool:
+    """Whether a text is a UUIDv7. A uid of Kubernetes is a UUIDv4."""
+    return _UUID7(text) is not None
+
+
 def envelope(subject: str, actor: str, command_id: str) -> Envelope:
     """The envelope of a command. Raises InvalidCommandId."""
     return Envelope(command_id, subject, actor, issued_at_ms(command_id))

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from commands.requests.validation import EnvelopeFactory
-from eventstore.ids import InvalidCommandId, issued_at_ms
+from eventstore.ids import is_command_id
 from projections.cliques.state import CliqueMember, CliquesState
 from projections.kubernetes.clique_objects import CliqueId, Mode, node_name
 from projections.kubernetes.daemon_pods import DaemonPod, DaemonPods
@@ -157,7 +157,7 @@ def unlisted_claims(held: Iterable[HeldClaim], pods: DaemonPods) -> list[HeldCla
         for claim in held
         if claim.member.uid not in pods.by_uid
         and claim.member.uid not in pods.gone
-        and not _is_command_id(claim.member.uid)
+        and not is_command_id(claim.member.uid)
     ]
 
 
@@ -183,11 +183,3 @@ def readiness(
             continue
         of = claim.of
         yield DaemonReadinessReported(make(of.key), of.domain, of.clique, claim.node, member.uid, pod.is_ready)
-
-
-def _is_command_id(uid: str) -> bool:
-    try:
-        issued_at_ms(uid)
-    except InvalidCommandId:
-        return False
-    return True

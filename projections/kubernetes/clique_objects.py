@@ -12,11 +12,12 @@ a pod, which is the claim's incarnation; the watched pods know its name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
+from eventstore.ids import is_command_id
 from projections.cliques.files import FREE_SLOT_ADDRESS
 from projections.cliques.state import DEFAULT_CAPACITY, CliqueMember, CliquesState, clique_key
 from projections.kubernetes.daemon_pods import DaemonPod, DaemonPods
@@ -116,13 +117,15 @@ def clique_rows(
             faults[name] = f"index: {known.index} was shown for node {name!r}, which holds {index}; restart its daemon"
         if mode == "beside":
             pod = live.get(name)
-            if known is None and pod is not None and pod.is_terminating:
-                continue  # the daemon has removed its own row, and its pod ends
+            if known is None and shown is not None and _is_ending(member, pod):
+                continue  # its daemon or upstream's controller has removed the row
+            if known is not None and _is_row_of_another_pod(known, index, member, pod):
+                row = known
             if known is not None and _is_newer_readiness(known, row, member, pod):
                 row = replace(row, status=READY)
         rows[name] = row
     is_leftover_kept = mode == "beside" or not pods.lists
-    foreign = _foreign_rows(state, of, shown, rows, live, is_leftover_kept=is_leftover_kept)
+    foreign = _foreign_rows(state, of, shown, rows, pods, is_leftover_kept=is_leftover_kept)
     faults |= foreign.faults
     return CliqueRows(sorted([*rows.values(), *foreign.rows], key=_by_index), faults, foreign.unclaimed)
 
@@ -289,28 +292,45 @@ def _is_newer_readiness(known: DaemonRow, row: DaemonRow, member: CliqueMember, 
     )
 
 
+def _is_ending(member: CliqueMember, pod: DaemonPod | None) -> bool:
+    """Whether the pod of a claim terminates or is not known. A claim of a caller without a pod has a command id."""
+    return pod.is_terminating if pod is not None else not is_command_id(member.uid)
+
+
+def _is_row_of_another_pod(known: DaemonRow, index: int, member: CliqueMember, pod: DaemonPod | None) -> bool:
+    """Whether a row with the index of a claim is that of the node's newest pod, whose own claim is not folded yet or
+    was refused. Its daemon would replace another address again."""
+    return pod is not None and pod.uid != member.uid and (known.index, known.ip_address) == (index, pod.address)
+
+
+def _daemons(shown: CliqueObject | None) -> Sequence[DaemonRow]:
+    return (shown.daemons if shown is not None else None) or ()
+
+
 def _foreign_rows(
     state: CliquesState,
     of: CliqueId,
     shown: CliqueObject | None,
     held: Mapping[str, DaemonRow],
-    live: Mapping[str, DaemonPod],
+    pods: DaemonPods,
     *,
     is_leftover_kept: bool,
 ) -> CliqueRows:
     """The rows of an object that stay without a claim in the fold. In mode `beside`, a row without a pod stays too,
-    because the watch may report a daemon's row before its pod. A row with a faulty index stays while the claim of its
-    pod is not folded yet. Without a row, the daemon would choose an index itself.
+    because the watch may report a daemon's row before its pod. If the node has left, a row with another address than
+    that of its last pod stays too: it may be the row of a new daemon. A row with a faulty index stays while the claim
+    of its pod is not folded yet. Without a row, the daemon would choose an index itself.
     """
     found = state.cliques.get(of.key)
     left = {node_name(node) for node in found.left} if found is not None else set()
     member_names = {node_name(node) for node in found.holders.values()} if found is not None else set()
     waiting = {node_name(node) for node in found.queue} if found is not None else set()
+    live = pods.newest_by_node(of.domain, of.clique)
     capacity = found.capacity if found is not None else DEFAULT_CAPACITY
     by_index = {row.index: row.node_name for row in held.values()}
     rows: list[DaemonRow] = []
     faults: dict[str, str] = {}
-    for row in shown.daemons or () if shown is not None else ():
+    for row in _daemons(shown):
         name, index = row.node_name, row.index
         if name in held or name in member_names:
             continue
@@ -318,8 +338,9 @@ def _foreign_rows(
             faults[name] = f"index: {index} of node {name!r} must be from 0 to {capacity - 1}"
         elif index in by_index:
             faults[name] = f"index: {index} of node {name!r} is held by node {by_index[index]!r}, the older claim"
+        has_ended = pods.ended.get((of.domain, name)) == row.ip_address
         is_claiming = name in live and live[name].can_claim and name not in waiting
-        is_leftover = is_leftover_kept and name not in left and name not in faults
+        is_leftover = is_leftover_kept and not (name in left and has_ended) and name not in faults
         if is_claiming or is_leftover:
             rows.append(row)
     return CliqueRows(rows, faults, frozenset(row.node_name for row in rows))

@@ -61,6 +61,10 @@ def read_daemon_pod(pod: Pod) -> DaemonPod | str | None:
     )
 
 
+ENDED_MAX = 10_000
+"""Maximum number of deleted pods whose addresses are remembered; at this limit, all of them are dropped."""
+
+
 class DaemonPods:
     """Daemon pods by uid and by domain. It is the handler of a list-watch. Listeners get the uid of a domain."""
 
@@ -71,6 +75,8 @@ class DaemonPods:
         self._by_clique: dict[tuple[str, str | None], dict[str, None]] = {}
         self.gone: dict[str, str] = {}
         """Domains of pods that the watch reported as deleted, by pod uid. The reader removes the entries after use."""
+        self.ended: dict[tuple[str, str], str] = {}
+        """The address of the pod that a node had last in a domain and has no more, by domain and node."""
         self.faults: dict[str, str] = {}
         """The fault of each invalid pod, in one sentence, by the name of the pod."""
         self.lists = 0
@@ -128,17 +134,26 @@ class DaemonPods:
             self._listed.discard(uid)
         known = self.by_uid.get(uid)
         self.gone[uid] = known.domain if known is not None else domain
-        self._remove(uid)
+        self._end(uid)
         self._notify(self.gone[uid])
 
     def list_completed(self, *, went_back: bool) -> None:
         listed, self._listed = self._listed or set(), None
         self.went_back = self.went_back or went_back
         for uid in [uid for uid in self.by_uid if uid not in listed]:
-            self._remove(uid)
+            self._end(uid)
         self.lists += 1
         for listener in self._list_listeners:
             listener()
+
+    def _end(self, uid: str) -> None:
+        """Remove a pod that the cluster has no more."""
+        known = self.by_uid.get(uid)
+        if known is not None:
+            if len(self.ended) >= ENDED_MAX:
+                self.ended.clear()
+            self.ended[known.domain, known.node] = known.address
+        self._remove(uid)
 
     def _remove(self, uid: str) -> None:
         known = self.by_uid.pop(uid, None)

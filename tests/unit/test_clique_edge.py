@@ -351,3 +351,70 @@ async def test_an_object_of_a_later_position_is_left_alone() -> None:
         await east.api.delete(path, uid=found["metadata"]["uid"])
         await asyncio.sleep(5.0)
         assert len(await east.rows(domain)) == 1 and not east.writer.cliques.ahead.count
+
+
+async def test_the_row_of_a_new_daemon_stays_although_its_node_has_left_and_its_pod_is_not_known_yet() -> None:
+    async with simulated() as east:
+        domain = await east.create_domain()
+        east.start_edge("beside")
+        await east.start_daemon("n0", domain, address(0))
+        await east.until_indices(domain, {"n0": 0})
+        await east.delete_pod("n0")
+        await east.until_indices(domain, {})
+        await east.write_rows(domain, row("n0", 2, address(7)))
+        await asyncio.sleep(2.0)
+        assert await east.indices(domain) == {"n0": 2}
+        await east.create_pod("n0", domain, address(7))
+        await east.until_indices(domain, {"n0": 2})
+
+
+async def test_a_restored_older_pod_keeps_the_address_in_its_row_and_gets_no_claim() -> None:
+    """The pod of the claim is lost with the restore. The daemon of the older pod would replace another address again
+    and again."""
+    async with simulated() as east:
+        domain = await east.create_domain()
+        east.start_edge("beside")
+        await east.start_daemon("n0", domain, address(0))
+        await east.until_indices(domain, {"n0": 0})
+        saved, older = server(east).save(), east.pods["n0"]
+        await asyncio.sleep(2.0)
+        await east.delete_pod("n0")
+        await east.start_daemon("n0", domain, address(1))
+        await east.until(lambda: _has_address(east, domain, address(1)))
+        await east.crash("n0")
+        server(east).restore(saved)
+        east.run_daemon("n0", older)
+        await asyncio.sleep(30.0)
+        before = writes(east)
+        await asyncio.sleep(30.0)
+        assert writes(east) == before
+        assert (await east.rows(domain))["n0"]["ipAddress"] == address(0)
+        assert east.state(domain).member(f"{domain}/{CLIQUE}", "n0").address == address(1)  # type: ignore[union-attr]
+
+
+async def test_a_row_without_a_pod_is_not_written_again_beside_the_controller_that_removed_it() -> None:
+    async with simulated() as east:
+        domain = await east.create_domain()
+        east.start_edge("beside")
+        await east.start_daemon("n0", domain, address(0))
+        await east.until_indices(domain, {"n0": 0})
+        saved = server(east).save()
+        await east.start_daemon("n1", domain, address(1))
+        await east.until_indices(domain, {"n0": 0, "n1": 1})
+        await east.crash("n1")
+        server(east).restore(saved)
+        await asyncio.sleep(30.0)
+        found = await east.clique(domain)
+        assert found is not None
+        rows = [shown for shown in found["daemons"] if shown["nodeName"] == "n0"]
+        await server(east).replace(
+            COMPUTE_DOMAIN_CLIQUE.path(east.namespace, f"{domain}.{CLIQUE}"), {**found, "daemons": rows}
+        )
+        await asyncio.sleep(30.0)
+        assert await east.indices(domain) == {"n0": 0}
+        assert east.folded(domain) == {"n0": 0, "n1": 1}
+
+
+async def _has_address(east: CliqueCluster, domain: str, wanted: str) -> bool:
+    member = east.state(domain).member(f"{domain}/{CLIQUE}", "n0")
+    return member is not None and member.address == wanted
