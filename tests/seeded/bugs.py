@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
+from projections.kubernetes.clique_objects import Mode
 from tests.seeded.plane import SteppedPlane
 from tests.simulation.plan import Plan, plan_of, with_cluster, without_cluster
 from tests.simulation.run import simulate_plan
@@ -52,6 +53,8 @@ class SimulatedScenario(NamedTuple):
     setup: Plant = nullcontext
     has_cluster: bool = False
     """Whether the plane has edges of a source cluster."""
+    cliques: Mode | None = None
+    """How the edges share cliques with upstream's daemons; None if the source cluster has no daemons."""
 
     def faults(self) -> list[str]:
         with self.setup():
@@ -59,7 +62,11 @@ class SimulatedScenario(NamedTuple):
 
     def _plan(self) -> Plan:
         plan = without_cluster(plan_of(self.seed, faulty_s=self.faulty_s))
-        return with_cluster(plan, random.Random(self.seed)) if self.has_cluster else plan
+        if not self.has_cluster:
+            return plan
+        plan = with_cluster(plan, random.Random(self.seed))
+        assert plan.cluster is not None
+        return plan._replace(cluster=plan.cluster._replace(cliques=self.cliques, switches_mode=False))
 
     def clean_report(self) -> CleanReport:
         """The report of the checkers without the bug."""

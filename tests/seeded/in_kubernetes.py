@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 import commands.kubernetes.node_plan
+import drivers.kubernetes.clique_targets
 import drivers.kubernetes.status
+import projections.kubernetes.clique_objects
 from commands.kubernetes.node_edge import NodeEdge
 from drivers.kubernetes.racks import RackObjects
+from projections.kubernetes.clique_objects import CliqueRows
+from projections.kubernetes.daemon_pods import DaemonPods
 from projections.kubernetes.status_body import Difference
 from tests.seeded.bugs import Bug, SimulatedScenario, patched
 
@@ -50,6 +56,20 @@ def _counts_of_the_first_pass(status: Any) -> Any:
     return found
 
 
+def _keeps_the_shown_index(clique_rows: Any) -> Any:
+    def rows(state: Any, of: Any, shown: Any, *rest: Any) -> Any:
+        found: CliqueRows = clique_rows(state, of, shown, *rest)
+        known = {row.node_name: row.index for row in (shown.daemons if shown is not None else None) or ()}
+        lowest = [replace(row, index=known.get(row.node_name, place)) for place, row in enumerate(found.rows)]
+        return found._replace(rows=lowest)
+
+    return rows
+
+
+def _without_pods(foreign_rows: Any) -> Any:
+    return lambda *given, is_leftover_kept: foreign_rows(*given[:-1], DaemonPods(), is_leftover_kept=False)
+
+
 CLUSTER = SimulatedScenario(4, faulty_s=20.0, converges_within_s=60.0, has_cluster=True)
 
 BUGS = (
@@ -87,5 +107,19 @@ BUGS = (
         "I28",
         lambda: patched((RackObjects, "status", _counts_of_the_first_pass)),
         CLUSTER,
+    ),
+    Bug(
+        "index-of-the-place-in-the-list",
+        "the row of a clique has the place of its node in the list as its index",
+        "I29",
+        lambda: patched((drivers.kubernetes.clique_targets, "clique_rows", _keeps_the_shown_index)),
+        CLUSTER._replace(cliques="assign"),
+    ),
+    Bug(
+        "rows-of-daemons-removed",
+        "beside upstream's daemons, an edge removes each row without a claim",
+        "I29",
+        lambda: patched((projections.kubernetes.clique_objects, "_foreign_rows", _without_pods)),
+        CLUSTER._replace(seed=5, cliques="beside"),
     ),
 )

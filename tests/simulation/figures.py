@@ -26,6 +26,9 @@ MUST_HAPPEN = (
     "duplicated records",
     "records that landed late",
     "restamped records",
+    "status written",
+    "rows written",
+    "rows written by another",
 )
 """The events that a batch of runs must have had. A batch without one of them is too small to prove anything."""
 
@@ -59,6 +62,8 @@ FAULTS = (
     "conflicts",
     "hidden Nodes",
     "restored API server",
+    "rows deleted",
+    "switched mode",
 )
 """The counted kinds that are faults."""
 

@@ -208,6 +208,33 @@ class StatusCommitted(_HistoryEntry, frozen=True):
     status: dict[str, Any]
 
 
+class CliqueCommitted(_HistoryEntry, frozen=True):
+    """An API server committed the object of a clique. `writer` is the sender of the write: the process of an edge with
+    its `mode`, or another program. The contents before and after have `rows` by node, `labels` and `owners`; None is no
+    object. `place` is the log position in the object's annotation. `live` are the addresses of the daemon pods that
+    could claim an index, by node.
+    """
+
+    at_s: float
+    source: str
+    name: str
+    uid: str
+    writer: str
+    mode: str
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+    place: str
+    live: dict[str, str]
+
+
+class CliqueModeSet(_HistoryEntry, frozen=True):
+    """Every edge of a source cluster was given this mode, in which it shares cliques with upstream's daemons."""
+
+    at_s: float
+    source: str
+    mode: str
+
+
 class ServerRestored(_HistoryEntry, frozen=True):
     """An API server went back from a resource version to an earlier one, with the objects of that version."""
 
@@ -244,6 +271,8 @@ HistoryEntry: TypeAlias = (
     | NodeCommitted
     | NodesHidden
     | StatusCommitted
+    | CliqueCommitted
+    | CliqueModeSet
     | ServerRestored
     | FinalObject
 )

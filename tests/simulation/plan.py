@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from drivers.backends import simulated, simulated_bmc
+from projections.kubernetes.clique_objects import Mode
 from tests.support import faulty_log
 
 FAULTLESS_LOG = faulty_log.LogFaults(
@@ -25,6 +26,10 @@ class ClusterPlan(NamedTuple):
     """The mean pause between two changes of the cluster."""
     fault_interval_s: float
     """The mean time between two faults of the API server."""
+    cliques: Mode | None = None
+    """How the edges share the objects of cliques with upstream's daemons at first; None if there are no daemons."""
+    switches_mode: bool = False
+    """Whether the edges change that mode once."""
     is_away_for_an_hour: bool = False
     """Whether an absence of an hour is the only kind of fault."""
 
@@ -143,7 +148,10 @@ def plan_of(seed: int, *, faulty_s: float | None = None) -> Plan:
 def with_cluster(plan: Plan, rng: random.Random) -> Plan:
     """The plan with a source cluster and two edges. Its rates are those of the plan's clients and faults."""
     cluster = ClusterPlan(max(plan.pause_s, 0.5) * rng.choice((1.0, 3.0)), plan.fault_interval_s)
-    return plan._replace(processes=(*plan.processes, *rng.choice(EDGES)), cluster=cluster)
+    processes = (*plan.processes, *rng.choice(EDGES))
+    modes: tuple[Mode | None, ...] = ("assign", "beside", "assign", "beside", None)
+    cluster = cluster._replace(cliques=rng.choice(modes), switches_mode=rng.random() < 0.5)
+    return plan._replace(processes=processes, cluster=cluster)
 
 
 def without_cluster(plan: Plan) -> Plan:

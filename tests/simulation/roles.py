@@ -62,7 +62,10 @@ def start_roles(process: Process, instance: Instance, log: EventLog) -> None:
         instance.spawn(stall_detector.run(), "stall_detector")
     if "kubernetes" in roles:
         assert process.cluster is not None, "an edge has a source cluster"
-        connect_cluster, settings = partial(process.cluster.connect, instance.wire), process.cluster.settings
+        connect_cluster, settings = (
+            partial(process.cluster.connect, instance.wire, instance.name),
+            process.cluster.settings,
+        )
         edge = instance.edge = KubernetesEdge(connect_cluster, replica, ranks, settings, now_ms=now_ms, rng=rng())
         instance.spawn(edge.run(), "kubernetes")
     context = ActorContext(replica, ranks, connect, now_ms, rng)

@@ -19,12 +19,15 @@ from projections.kubernetes.status_body import Document
 from schemas.kubernetes.api import ApiError, KubernetesApi
 from schemas.kubernetes.objects import RACK_LABEL
 from schemas.resources import KINDS
+from schemas.resources.compute_domain import COMPUTE_DOMAIN, COMPUTE_DOMAIN_CLIQUE
 from schemas.resources.crds import definition
 from schemas.resources.dpu_rack import DPU_RACK
 from schemas.resources.kinds import Kind
 from schemas.resources.rule_policy import RULE_POLICY
+from tests.simulation.dra_driver import NAMESPACE, DraDriver
 from tests.simulation.history import FinalObject, History, NodeCommitted, NodesHidden, ServerRestored, StatusCommitted
 from tests.simulation.network import Wire
+from tests.simulation.plan import ClusterPlan
 from tests.simulation.script import Director
 from tests.simulation.wired_api import WiredApi
 from tests.support.kubernetes.requests import create, install
@@ -38,6 +41,8 @@ CLUSTER = "cluster"
 SOURCE = "east"
 HOSTS = [f"host-{number}" for number in range(40)]
 POLICY_NAMES = ("p0", "p1", "edge-policy")
+WITH_STATUS = (*KINDS, COMPUTE_DOMAIN)
+"""The kinds of which the plane writes the status."""
 LABEL_VALUES = ("web", "db", "gold")
 ACTION_WEIGHTS = {
     "create_node": 14,
@@ -61,27 +66,48 @@ class SourceCluster:
     """One source cluster and its API server."""
 
     def __init__(
-        self, zones: Sequence[str], history: History, rng: random.Random, *, pause_s: float, epoch_s: int
+        self, zones: Sequence[str], history: History, rng: random.Random, plan: ClusterPlan, *, epoch_s: int
     ) -> None:
         self.api = SimulatedApi(rng, epoch_s=epoch_s)
         self.api.on_write = self._record
-        self.settings = EdgeSettings(nodes=NodeRules(source=SOURCE, labels=("role", "tier")), has_status=True)
+        self.settings = EdgeSettings(
+            nodes=NodeRules(source=SOURCE, labels=("role", "tier")),
+            has_status=True,
+            cliques=plan.cliques,
+            driver_namespace=NAMESPACE,
+        )
+        self.driver: DraDriver | None = None
+        if plan.cliques is not None:
+            driver_rng = random.Random(f"{rng.getrandbits(64)}")
+            self.driver = DraDriver(
+                self.api,
+                SOURCE,
+                history,
+                driver_rng,
+                pause_s=plan.pause_s,
+                mode=plan.cliques,
+                has_switch=plan.switches_mode,
+            )
         self._zones = (*zones, "rack-a")
         self._history = history
         self._rng = rng
-        self._pause_s = pause_s
+        self._pause_s = plan.pause_s
         self._hidden: tuple[float, frozenset[str]] | None = None
 
     @asynccontextmanager
-    async def connect(self, wire: Wire) -> AsyncIterator[KubernetesApi]:
-        """The API server as a machine reaches it."""
-        yield WiredApi(self.api, wire)
+    async def connect(self, wire: Wire, writer: str) -> AsyncIterator[KubernetesApi]:
+        """The API server as an instance of a process reaches it."""
+        if self.driver is not None and self.settings.cliques is not None:
+            self.driver.modes[writer] = self.settings.cliques
+        yield WiredApi(self.api, wire, writer)
 
     async def begin(self) -> None:
         """Install the definitions, and create the first Nodes."""
         await install(self.api, *map(definition, KINDS))
         for name in HOSTS[:6]:
             await self._create(name)
+        if self.driver is not None:
+            await self.driver.begin()
 
     async def run(self, director: Director, seed: int) -> None:
         """Change objects until cancelled."""
@@ -261,7 +287,9 @@ class SourceCluster:
     def _record(self, collection: Collection, before: Object | None, after: Object | None) -> None:
         if collection.plural == "nodes":
             self._record_node(before, after)
-        elif before is None or after is None or all(kind.plural != collection.plural for kind in KINDS):
+        elif collection.plural == COMPUTE_DOMAIN_CLIQUE.plural and self.driver is not None:
+            self.driver.record(before, after)
+        elif before is None or after is None or all(kind.plural != collection.plural for kind in WITH_STATUS):
             return
         elif before is after or before.get("status") != after.get("status"):
             self._record_status(collection.plural, before, after)
@@ -297,12 +325,13 @@ class SourceCluster:
         self._history.note(at_s, "status written", plural, about["name"], about["resourceVersion"])
 
     def final_objects(self) -> list[FinalObject]:
-        """The objects of the plane's own kinds."""
-        return [
+        """The objects of the plane's own kinds, and those of cliques."""
+        found = [
             FinalObject(SOURCE, kind.plural, name, body)
             for kind in KINDS
             for name, body in sorted(self.api.objects(kind.path()).items())
         ]
+        return found + (self.driver.final_objects() if self.driver is not None else [])
 
 
 def _uid(node: Object | None) -> str:

@@ -1,4 +1,6 @@
-"""Nodes and statuses of a source cluster: which differences from the folds, and which leaves and writes, are faults."""
+"""Nodes, statuses and cliques of a source cluster: which differences from the folds, and which leaves and writes, are
+faults.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,19 @@ from typing import Any
 
 import pytest
 
+from eventstore.log import CLIQUES, Partition
 from schemas import events as e
-from tests.simulation.checkers import source_nodes, statuses
-from tests.simulation.history import FinalObject, NodeCommitted, NodesHidden, StatusCommitted
+from schemas.resources.compute_domain import CLIQUE_LABEL, DOMAIN_LABEL
+from tests.simulation.checkers import clique_objects, source_nodes, statuses
+from tests.simulation.history import (
+    CliqueCommitted,
+    CliqueModeSet,
+    FinalObject,
+    NodeCommitted,
+    NodesHidden,
+    ServerRestored,
+    StatusCommitted,
+)
 from tests.support.written_run import ZONES_0, WrittenRun
 
 NODE, HASH = "east/n", b"hash"
@@ -134,3 +146,145 @@ def test_a_zone_needs_an_object_with_the_counts_of_the_folds() -> None:
         "zone z shows {'nodes': 2, 'observedGeneration': 1}, and the folds have {'nodes': 1, 'observedGeneration': 1}"
     )
     assert any("shows rules" in text for text in found) and any("shows no members" in text for text in found)
+
+
+class CliqueRun(WrittenRun):
+    """One clique of the domain d, with the object of its rows."""
+
+    def claimed(self, *nodes: str) -> None:
+        addresses = [f"10.0.0.{number + 1}" for number in range(len(nodes))]
+        uids, made = [f"pod-{node}" for node in nodes], [1] * len(nodes)
+        event = e.IndicesClaimed(self.said("d/c"), "d", "c", list(nodes), addresses, made, uids, [])
+        self.end = self.write(Partition(CLIQUES, 0), event) + 1
+
+    def wrote(self, before: dict[str, Any], after: dict[str, Any], *, mode: str = "assign", **live: str) -> None:
+        had, has = ({"rows": rows, "labels": {}, "owners": []} for rows in (before, after))
+        entry = CliqueCommitted(self.now_s, "east", "d.c", "u", "p0#1", mode, had, has, f"1/{self.end}", live)
+        self.history.add(entry)
+
+    def final(self, rows: dict[str, Any], *nodes: str, mode: str = "assign") -> None:
+        """The final objects: the clique with these rows, the domain, and a pod of each node."""
+        labels = {DOMAIN_LABEL: "d", CLIQUE_LABEL: "c"}
+        self.history.add(CliqueModeSet(self.now_s, "east", mode))
+        status = {"status": "NotReady", "nodes": [{"name": name, **found} for name, found in rows.items()]}
+        domain = {"metadata": {"name": "cd", "uid": "d"}, "spec": {"numNodes": 0}, "status": status}
+        clique = {"metadata": {"name": "d.c", "labels": labels}, "daemons": [*rows.values()]}
+        pods = [
+            {
+                "metadata": {"name": node, "uid": f"pod-{node}", "labels": labels},
+                "spec": {"nodeName": node},
+                "status": {"podIP": f"10.0.0.{number + 1}", "conditions": []},
+            }
+            for number, node in enumerate(nodes)
+        ]
+        found: list[tuple[str, dict[str, Any]]] = [
+            ("computedomains", domain),
+            ("computedomaincliques", clique),
+            *(("pods", pod) for pod in pods),
+        ]
+        for kind, body in found:
+            self.history.add(FinalObject("east", kind, body["metadata"]["name"], body))
+
+    def row_faults(self) -> list[str]:
+        return list(clique_objects.check_rows(self.evidence()))
+
+    def final_faults(self) -> list[str]:
+        run = self.evidence()
+        return [*clique_objects.check_claims(run), *clique_objects.check_shown(run)]
+
+
+def row(node: str, index: int, address: str) -> dict[str, Any]:
+    return {"nodeName": node, "ipAddress": address, "cliqueID": "c", "index": index, "status": "NotReady"}
+
+
+A, B = row("a", 0, "10.0.0.1"), row("b", 1, "10.0.0.2")
+
+
+def test_a_write_has_the_rows_of_the_log_at_its_position() -> None:
+    run = CliqueRun()
+    run.claimed("a")
+    run.wrote({}, {"a": A})
+    run.claimed("a", "b")
+    run.wrote({"a": A}, {"a": A, "b": B})
+    assert not run.row_faults()
+    run.wrote({}, {"a": {**A, "index": 1}, "b": B})
+    assert [text.partition(": ")[2] for text in run.row_faults()] == [
+        "the indices ['1', '1'] are not unique",
+        f"node a has (1, '10.0.0.1') in its row, and (0, '10.0.0.1') in the log at 1/{run.end}",
+    ]
+
+
+def test_the_plane_neither_makes_nor_changes_a_row_without_a_claim() -> None:
+    run = CliqueRun()
+    run.claimed("a")
+    run.wrote({"b": B}, {"a": A, "b": B}, mode="beside")
+    assert not run.row_faults()
+    run.wrote({"b": B}, {"a": A, "b": {**B, "index": 2}}, mode="beside")
+    run.wrote({}, {"a": A, "b": B})
+    assert len(run.row_faults()) == 2
+
+
+@pytest.mark.parametrize(("address", "index", "is_fault"), [("10.0.0.2", 1, True), ("10.0.0.9", 1, False)])
+def test_the_row_of_a_daemon_is_not_removed_while_its_pod_lives(address: str, index: int, is_fault: bool) -> None:
+    run = CliqueRun()
+    run.claimed("a")
+    run.wrote({"b": B}, {"a": A}, mode="beside", b=address)
+    assert bool(run.row_faults()) == is_fault
+
+
+def test_an_older_claim_may_take_the_index_from_the_row_of_a_daemon() -> None:
+    run = CliqueRun()
+    run.claimed("a")
+    run.wrote({"b": {**B, "index": 0}}, {"a": A}, mode="beside", b="10.0.0.2")
+    assert not run.row_faults()
+
+
+def test_a_tenth_of_the_writes_may_leave_a_clique_as_it_is() -> None:
+    run = CliqueRun()
+    run.claimed("a")
+    for _ in range(4):
+        run.wrote({"a": A}, {"a": A})
+    assert not list(clique_objects.check_amplification(run.evidence()))
+    run.wrote({"a": A}, {"a": A})
+    assert len(list(clique_objects.check_amplification(run.evidence()))) == 1
+
+
+def test_at_rest_the_object_and_the_status_have_the_rows_of_the_folds() -> None:
+    run = CliqueRun()
+    run.claimed("a", "b")
+    run.final({"a": A, "b": B}, "a", "b")
+    assert not run.final_faults()
+    wrong = CliqueRun()
+    wrong.claimed("a", "b")
+    wrong.final({"a": A, "b": {**B, "index": 0}}, "a", "b")
+    texts = wrong.final_faults()
+    assert [text.split()[0] for text in texts] == ["clique", "clique", "domain"]
+    assert "shows an index twice" in texts[1]
+
+
+def test_each_pod_needs_a_claim_and_each_claim_a_pod() -> None:
+    run = CliqueRun()
+    run.claimed("a")
+    run.final({"a": A}, "b")
+    assert [text.split()[0] for text in run.final_faults()] == ["pod", "claim"]
+    run.history.add(ServerRestored(run.now_s, "east", 9, 5))
+    assert [text.split()[0] for text in run.final_faults()] == ["pod"]
+
+
+def test_beside_daemons_a_row_without_a_claim_may_stay_while_its_node_has_a_pod() -> None:
+    run = CliqueRun()
+    run.claimed("a")
+    run.final({"a": A, "b": B}, "a", mode="beside")
+    assert [text.split()[0] for text in run.final_faults()] == ["clique"]
+    run.history.add(
+        FinalObject(
+            "east",
+            "pods",
+            "b",
+            {
+                "metadata": {"name": "b", "uid": "pod-b", "labels": {DOMAIN_LABEL: "other", CLIQUE_LABEL: "c"}},
+                "spec": {"nodeName": "b"},
+            },
+        )
+    )
+    assert not run.final_faults()

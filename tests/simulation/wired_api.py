@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextvars import ContextVar
 from typing import Any, cast
 
 from drivers.kubernetes.client import REQUEST_S
@@ -15,13 +16,17 @@ from schemas.kubernetes.api import ApiError, KubernetesApi, PatchType, WatchEven
 from tests.simulation.network import Wire
 from tests.support.virtual_loop import current_loop
 
+WRITER: ContextVar[str] = ContextVar("writer", default="")
+"""The sender of the request that an API server handles; empty for people and for programs of the cluster itself."""
+
 
 class WiredApi:
-    """An API server behind a wire."""
+    """An API server behind a wire, as one sender reaches it."""
 
-    def __init__(self, api: KubernetesApi, wire: Wire) -> None:
+    def __init__(self, api: KubernetesApi, wire: Wire, writer: str) -> None:
         self._api = api
         self._wire = wire
+        self._writer = writer
 
     async def get(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
         return await self._call(self._api.get(path, query))
@@ -71,7 +76,7 @@ class WiredApi:
         except BaseException:
             request.close()
             raise
-        sent = current_loop().in_world(request, "request to an API server")
+        sent = current_loop().in_world(self._signed(request), "request to an API server")
         sent.add_done_callback(_retrieve_error)
         try:
             async with asyncio.timeout(REQUEST_S):
@@ -82,6 +87,10 @@ class WiredApi:
         if self._wire.answers_lost:
             raise _unreachable()
         return answer
+
+    async def _signed(self, request: Coroutine[Any, Any, bytes]) -> bytes:
+        WRITER.set(self._writer)
+        return await request
 
     async def _travel(self) -> None:
         await asyncio.sleep(self._wire.latency_s())

@@ -10,6 +10,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -23,6 +24,7 @@ from eventstore.errors import TransientError
 from eventstore.ids import envelope, uuid7
 from eventstore.log import ZONES, Partition, Record, partition_of
 from eventstore.replicas.replica import Answer
+from projections.kubernetes.clique_objects import Mode
 from schemas.events import DpuRegistered, Envelope, Event
 from tests.simulation.agents import AgentHost
 from tests.simulation.api_faults import API_FAULT_WEIGHTS, AWAY_FOR_AN_HOUR, ApiNemesis
@@ -153,6 +155,8 @@ class World:
         """The work of the source cluster during the fault phase: its changes, and the faults of its API server."""
         if self.cluster is not None and self.plan.cluster is not None:
             yield self.cluster.run(self.director, self.plan.seed)
+            if self.cluster.driver is not None:
+                yield self.cluster.driver.run(self.director, self.plan.seed)
             weights = AWAY_FOR_AN_HOUR if self.plan.cluster.is_away_for_an_hour else API_FAULT_WEIGHTS
             yield ApiNemesis(self, self.cluster, self.plan.cluster.fault_interval_s, weights).run()
 
@@ -191,6 +195,8 @@ class World:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+        if self.cluster is not None and self.cluster.driver is not None:
+            await self.cluster.driver.end()
         for host in self.agents:
             await host.crash()
         for process in self.processes:
@@ -202,6 +208,8 @@ class World:
             yield from process.faults
         for host in self.agents:
             yield from host.faults
+        if self.cluster is not None and self.cluster.driver is not None:
+            yield from self.cluster.driver.faults()
         if self._devices.done() and not self._devices.cancelled():
             yield f"the simulator ended: {self._devices.exception()}"
 
@@ -223,7 +231,21 @@ class World:
 
     def _cluster(self, plan: ClusterPlan) -> SourceCluster:
         rng, epoch_s = self.rng("cluster"), BASE_MS // 1000
-        return SourceCluster(self.plan.zones, self.history, rng, pause_s=plan.pause_s, epoch_s=epoch_s)
+        cluster = SourceCluster(self.plan.zones, self.history, rng, plan, epoch_s=epoch_s)
+        if cluster.driver is not None:
+            cluster.driver.restart_edges = self._restart_edges
+        return cluster
+
+    async def _restart_edges(self, mode: Mode) -> None:
+        """Restart each process with an edge in another mode, one after the other."""
+        assert self.cluster is not None
+        self.cluster.settings = replace(self.cluster.settings, cliques=mode)
+        for process in self.processes:
+            if "kubernetes" in process.roles and process.instance is not None:
+                await process.crash()
+                await asyncio.sleep(1.0)
+                if process.instance is None:
+                    process.start()
 
     def _client(self, name: str) -> Client:
         self.skews_ms[name] = 0

@@ -36,6 +36,7 @@ from eventstore.state_store.store import StateReader
 from tests.simulation.checkers import (
     agreement,
     budgets,
+    clique_objects,
     cliques,
     commands,
     decisions,
@@ -184,6 +185,12 @@ INVARIANTS = (
         "statuses of objects equal the folds, never go back, have at most 2 kB, and are written only when they change",
         (statuses.check_forward, statuses.check_amplification),
         (statuses.check_shown,),
+    ),
+    Invariant(
+        "I29",
+        "objects of cliques have the rows of the folds, are written when these change, and keep rows of live daemons",
+        (clique_objects.check_rows, clique_objects.check_amplification),
+        (clique_objects.check_claims, clique_objects.check_shown),
     ),
 )
 """I15 and I19 do not apply: there is one tenant, and the audit trail is the log itself."""

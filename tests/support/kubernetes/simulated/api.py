@@ -357,7 +357,8 @@ class SimulatedApi:
         return ApiError(CONFLICT, "Conflict", f"Operation cannot be fulfilled on {about}: {text}")
 
     def _uid(self) -> str:
-        digits = f"{self._rng.getrandbits(128):032x}"
+        number = self._rng.getrandbits(128) & ~(0xF << 76 | 3 << 62) | 4 << 76 | 2 << 62  # a UUIDv4
+        digits = f"{number:032x}"
         return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
     def _now(self) -> str:
