@@ -15,7 +15,7 @@ IMAGE_GLIBC := _2_34 _2_31 _2_28 _2_27 _2_26 _2_24 2014
 RUNNABLE := .venv/.runnable
 INSTALLED := .venv/.installed
 
-.PHONY: help install demo test bench lint check simulate seeded fuzz mutate faults soak docs wheels image lock clean
+.PHONY: help install demo test slow bench lint check simulate seeded fuzz mutate faults soak docs wheels image lock clean
 
 help:  ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -40,6 +40,9 @@ demo: $(RUNNABLE)  ## The whole plane in one process, with a fleet that joins it
 
 test: $(INSTALLED)  ## Every test, with real Kafka brokers and a real Kubernetes API server
 	$(BIN)/pytest $(ARGS)
+
+slow: $(INSTALLED)  ## The tests that take minutes each: Nodes and daemon pods by the hundred
+	$(BIN)/pytest -m slow $(ARGS)
 
 lint: $(INSTALLED)  ## Style, types, and the direction of imports
 	$(BIN)/ruff check .

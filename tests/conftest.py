@@ -14,6 +14,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["DPUPLANE_CLIENT_CONFIG"] = os.devnull
 
 pytest_plugins = [
+    "tests.support.slow_lane",
     "tests.support.virtual_loop",
     "tests.support.kafka",
     "tests.support.secure_kafka",

@@ -44,7 +44,8 @@ from tests.bench.brokers import cluster as kafka_cluster
 from tests.bench.brokers import new_prefix
 from tests.bench.clique_forming import Formed, MakeDaemon, connect_many, form
 from tests.bench.figures import Figure, percentile
-from tests.support.kubernetes.cluster import ADMIN, ControlPlane
+from tests.support.kubernetes.api_server import ADMIN
+from tests.support.kubernetes.cluster import ControlPlane
 from tests.support.kubernetes.daemon_role import let_read
 from tests.support.kubernetes.other_daemons import ApplyDaemon, LimitedApi
 from tests.support.kubernetes.requests import create_namespace, install

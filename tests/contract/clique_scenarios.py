@@ -16,6 +16,7 @@ from projections.cliques.files import FREE_SLOT_ADDRESS
 from schemas.events import SessionExpired, SessionOpened
 from schemas.resources.compute_domain import CLIQUE_LABEL, COMPUTE_DOMAIN, COMPUTE_DOMAIN_CLIQUE, DOMAIN_LABEL
 from tests.support.cliques import rows_of
+from tests.support.kubernetes.api_server import MADE_BY_TESTS
 from tests.support.kubernetes.clique_cluster import CLIQUE, REPLICA, CliqueCluster
 from tests.support.kubernetes.requests import create
 
@@ -168,7 +169,8 @@ class AssignScenarios:
             domain = await east.create_domain()
             east.start_edge()
             name = f"{east.namespace}-machine"
-            machine = await create(east.api, NODES, {"metadata": {"name": name}})
+            body = {"metadata": {"name": name, "labels": {MADE_BY_TESTS: ""}}}
+            machine = await create(east.api, NODES, body)
             await east.create_pod(name, domain, address(0), finalizers=["example.com/kubelet"])
             await east.until_indices(domain, {name: 0})
             await east.create_pod("n1", domain, address(1))
@@ -181,7 +183,7 @@ class AssignScenarios:
             lost = east.pods[name].metadata
             await east.api.delete(f"{NODES}/{name}", uid=machine["metadata"]["uid"])
             await east.delete_pod(name)
-            other = await create(east.api, NODES, {"metadata": {"name": name}})
+            other = await create(east.api, NODES, body)
             try:
                 await east.create_pod(name, domain, address(0, 9))
                 await east.until(lambda: shows(address(0, 9), "NotReady"))

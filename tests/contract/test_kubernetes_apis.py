@@ -9,6 +9,7 @@ import pytest
 from schemas.resources.crds import definition
 from schemas.resources.dpu_rack import DPU_RACK
 from tests.contract.kubernetes_api import ApiUnderTest, KubernetesApiContract
+from tests.support.kubernetes.cluster import ControlPlane
 from tests.support.kubernetes.fixtures import Cluster
 from tests.support.kubernetes.requests import create_namespace, install
 from tests.support.kubernetes.simulated.api import SimulatedApi
@@ -20,6 +21,7 @@ class RealApi(ApiUnderTest):
         self._plane = cluster.plane
 
     async def compact(self) -> None:
+        assert isinstance(self._plane, ControlPlane), "the tests that compact are marked `started_cluster`"
         await self._plane.compact_etcd()
 
 
@@ -28,6 +30,14 @@ class TestRealApi(KubernetesApiContract):
     async def server(self, cluster: Cluster) -> ApiUnderTest:
         await install(cluster.api, definition(DPU_RACK))
         return RealApi(cluster)
+
+    @pytest.mark.started_cluster
+    async def test_a_list_that_is_too_old_to_continue_is_gone(self, server: ApiUnderTest) -> None:
+        await super().test_a_list_that_is_too_old_to_continue_is_gone(server)
+
+    @pytest.mark.started_cluster
+    async def test_a_watch_from_a_forgotten_version_is_gone(self, server: ApiUnderTest) -> None:
+        await super().test_a_watch_from_a_forgotten_version_is_gone(server)
 
 
 class SimulatedApiUnderTest(ApiUnderTest):

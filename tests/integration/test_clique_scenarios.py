@@ -20,6 +20,7 @@ from schemas.resources.crds import definition
 from tests.contract.clique_scenarios import AssignScenarios, Opened, address, fill
 from tests.contract.daemon_scenarios import BesideScenarios
 from tests.support.kubernetes.answer_faults import Refusal
+from tests.support.kubernetes.api_server import ApiServer
 from tests.support.kubernetes.clique_cluster import CLIQUE, REPLICA, CliqueCluster
 from tests.support.kubernetes.cluster import ControlPlane
 from tests.support.kubernetes.daemon_role import let_read
@@ -85,9 +86,7 @@ async def test_33_an_api_server_that_restarts_in_mid_formation_changes_no_index(
         assert sorted(shown.values()) == list(range(9))
 
 
-async def test_21_a_pod_that_only_the_cache_lacks_keeps_its_index(
-    control_plane: ControlPlane, cluster: Cluster
-) -> None:
+async def test_21_a_pod_that_only_the_cache_lacks_keeps_its_index(control_plane: ApiServer, cluster: Cluster) -> None:
     """A list that looks complete lacks two pods, of which one exists. The live list of their domain first fails."""
     async with (
         faulting(control_plane) as proxy,
@@ -121,7 +120,7 @@ async def test_21_a_pod_that_only_the_cache_lacks_keeps_its_index(
 
 
 async def test_21_a_pod_that_only_the_cache_has_keeps_its_index_until_its_deletion_is_seen(
-    control_plane: ControlPlane, cluster: Cluster
+    control_plane: ApiServer, cluster: Cluster
 ) -> None:
     async with (
         faulting(control_plane) as proxy,

@@ -15,7 +15,8 @@ from schemas.kubernetes.api import ApiError
 from schemas.resources.crds import definition
 from schemas.resources.hold import HOLD
 from schemas.resources.hold_admission import NAME, hold_binding, hold_policy
-from tests.support.kubernetes.cluster import ADMIN, CommandFailed, ControlPlane
+from tests.support.kubernetes.api_server import ADMIN, CommandFailed
+from tests.support.kubernetes.cluster import ControlPlane
 from tests.support.kubernetes.fixtures import Cluster
 from tests.support.kubernetes.requests import create, get, install
 

@@ -25,7 +25,7 @@ from deploy.kafka.acls import GRANTED_ROLES, arguments_of, grants_of
 from deploy.kafka.security import KafkaSecurity
 from eventstore.errors import LogUnavailable
 from eventstore.kafka.log import KafkaLog
-from tests.support.kubernetes.cluster import ControlPlane
+from tests.support.kubernetes.api_server import ApiServer
 from tests.support.planes import Process, run, serving, started
 from tests.support.secure_kafka import PREFIX, SecureKafka
 
@@ -62,7 +62,7 @@ async def plane(kafka: SecureKafka, logs: Path, kubeconfig: Path) -> AsyncIterat
 
 @pytest.mark.timeout(300)
 async def test_every_role_works_with_its_grants_and_can_do_nothing_else(
-    granted: SecureKafka, tmp_path: Path, control_plane: ControlPlane
+    granted: SecureKafka, tmp_path: Path, control_plane: ApiServer
 ) -> None:
     async with plane(granted, tmp_path, control_plane.kubeconfig()) as api:
         address = api.address("api")

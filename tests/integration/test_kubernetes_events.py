@@ -21,7 +21,8 @@ from schemas.resources.hold import HOLD
 from schemas.resources.rule_policy import RULE_POLICY
 from tests.integration.test_kubernetes_nodes import Nodes, node, zones_of
 from tests.integration.test_kubernetes_objects import PLANE, command, edge, edge_rules, many_nodes, open_hold, until
-from tests.support.kubernetes.cluster import ADMIN, CommandFailed, ControlPlane
+from tests.support.kubernetes.api_server import ADMIN, CommandFailed
+from tests.support.kubernetes.cluster import ControlPlane
 from tests.support.kubernetes.people import PATIENCE_S, People
 from tests.support.kubernetes.requests import get
 from tests.support.served import now_ms

@@ -21,7 +21,7 @@ from schemas.events import HoldApproved
 from tests.integration.test_kubernetes_nodes import Nodes, edge, node, until, zones_of
 from tests.integration.test_kubernetes_objects import command
 from tests.support.kubernetes.answer_faults import AnswerFault, Refusal
-from tests.support.kubernetes.cluster import ControlPlane
+from tests.support.kubernetes.api_server import ApiServer
 from tests.support.kubernetes.faulting_proxy import FaultingProxy, faulting
 
 NODES = "/api/v1/nodes"
@@ -66,7 +66,7 @@ class Scene(NamedTuple):
 
 
 @asynccontextmanager
-async def scene(folder: Path, cluster: ControlPlane, count: int, *, is_ready: bool = True) -> AsyncIterator[Scene]:
+async def scene(folder: Path, cluster: ApiServer, count: int, *, is_ready: bool = True) -> AsyncIterator[Scene]:
     """A scene with this many Nodes n0, n1, ... in two racks; with `is_ready`, all of them have joined."""
     async with cluster.session() as session, faulting(cluster) as proxy:
         nodes = Nodes(cluster, session)
@@ -88,7 +88,7 @@ def named(count: int) -> set[str]:
 
 
 async def test_an_empty_list_withdraws_nothing_and_is_reported(
-    tmp_path: Path, control_plane: ControlPlane, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, control_plane: ApiServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with scene(tmp_path, control_plane, 30) as found:
         found.proxy.show(NODES, lambda item: False)
@@ -106,7 +106,7 @@ async def test_an_empty_list_withdraws_nothing_and_is_reported(
 
 
 async def test_a_shrunken_list_is_held_and_released_by_two_people_only(
-    tmp_path: Path, control_plane: ControlPlane
+    tmp_path: Path, control_plane: ApiServer
 ) -> None:
     async with scene(tmp_path, control_plane, 300) as found:
         fleet = found.plane.states.fleet
@@ -134,7 +134,7 @@ async def test_a_shrunken_list_is_held_and_released_by_two_people_only(
         await until(lambda: found.names() == named(300))
 
 
-async def test_a_list_whose_pages_fail_is_never_taken_for_complete(tmp_path: Path, control_plane: ControlPlane) -> None:
+async def test_a_list_whose_pages_fail_is_never_taken_for_complete(tmp_path: Path, control_plane: ApiServer) -> None:
     async with scene(tmp_path, control_plane, 1_100) as found:
         lists = found.counts.lists
         for fault in (
@@ -153,7 +153,7 @@ async def test_a_list_whose_pages_fail_is_never_taken_for_complete(tmp_path: Pat
         assert found.edge.nodes.left == 1
 
 
-async def test_a_pause_that_the_server_asks_for_is_kept(tmp_path: Path, control_plane: ControlPlane) -> None:
+async def test_a_pause_that_the_server_asks_for_is_kept(tmp_path: Path, control_plane: ApiServer) -> None:
     async with scene(tmp_path, control_plane, 3) as found:
         found.proxy.inject(Refusal(status=429, retry_after_s=3), "GET", within=NODES)
         found.proxy.inject(Refusal(status=503, retry_after_s=2), "GET", within=NODES)
@@ -168,7 +168,7 @@ async def test_a_pause_that_the_server_asks_for_is_kept(tmp_path: Path, control_
 
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_nodes_that_come_and_go_under_broken_watches_end_as_the_server_has_them(
-    tmp_path: Path, control_plane: ControlPlane, seed: int
+    tmp_path: Path, control_plane: ApiServer, seed: int
 ) -> None:
     draws, present, number = random.Random(seed), named(200), 200
     async with scene(tmp_path, control_plane, 200) as found:
@@ -204,7 +204,7 @@ READ_FAULTS = (
 
 
 @pytest.mark.timeout(400)
-async def test_a_watch_that_sends_nothing_is_opened_again(tmp_path: Path, control_plane: ControlPlane) -> None:
+async def test_a_watch_that_sends_nothing_is_opened_again(tmp_path: Path, control_plane: ApiServer) -> None:
     async with scene(tmp_path, control_plane, 3) as found:
         lists, watches = found.counts.lists, found.counts.watches
         found.proxy.stall(NODES)

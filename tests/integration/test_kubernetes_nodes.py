@@ -20,6 +20,7 @@ from schemas.kubernetes.api import ApiError
 from schemas.resources.compute_domain import UPSTREAM_KINDS
 from schemas.resources.crds import definition
 from schemas.resources.dpu_rack import DPU_RACK
+from tests.support.kubernetes.api_server import MADE_BY_TESTS, ApiServer
 from tests.support.kubernetes.cluster import ControlPlane
 from tests.support.kubernetes.fixtures import Cluster
 from tests.support.kubernetes.requests import get, install
@@ -34,7 +35,7 @@ def node(name: str, rack: str, address: str) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "labels": {RACK: rack, "tier": "gpu"}},
+        "metadata": {"name": name, "labels": {RACK: rack, "tier": "gpu", MADE_BY_TESTS: ""}},
         "status": {"addresses": [{"type": "InternalIP", "address": address}]},
     }
 
@@ -42,7 +43,7 @@ def node(name: str, rack: str, address: str) -> dict[str, Any]:
 class Nodes:
     """The Node objects of a control plane that a test makes and deletes."""
 
-    def __init__(self, cluster: ControlPlane, session: aiohttp.ClientSession) -> None:
+    def __init__(self, cluster: ApiServer, session: aiohttp.ClientSession) -> None:
         self._url = f"{cluster.url}/api/v1/nodes"
         self._session = session
 
@@ -59,7 +60,8 @@ class Nodes:
             assert response.status == 200, await response.text()
 
     async def delete_all(self) -> None:
-        async with self._session.delete(self._url) as response:
+        """Delete the Nodes that tests made."""
+        async with self._session.delete(self._url, params={"labelSelector": MADE_BY_TESTS}) as response:
             assert response.status == 200, await response.text()
 
     async def _create(self, body: dict[str, Any]) -> None:
@@ -83,7 +85,7 @@ class Nodes:
 
 
 @pytest.fixture
-async def nodes(control_plane: ControlPlane) -> AsyncIterator[Nodes]:
+async def nodes(control_plane: ApiServer) -> AsyncIterator[Nodes]:
     async with control_plane.session() as session:
         found = Nodes(control_plane, session)
         await found.delete_all()
@@ -118,7 +120,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 async def test_a_burst_of_10_000_nodes_joins_without_one_dropped(
-    tmp_path: Path, control_plane: ControlPlane, nodes: Nodes
+    tmp_path: Path, control_plane: ApiServer, nodes: Nodes
 ) -> None:
     async with edge(tmp_path / "plane", control_plane.kubeconfig()) as plane:
         made = [node(f"n{i}", f"rack-{i % 200}", f"10.{i >> 16}.{i >> 8 & 255}.{i & 255 or 1}") for i in range(10_000)]
@@ -130,7 +132,7 @@ async def test_a_burst_of_10_000_nodes_joins_without_one_dropped(
 
 
 async def test_moves_deletions_and_what_happened_while_the_plane_was_away(
-    tmp_path: Path, control_plane: ControlPlane, nodes: Nodes
+    tmp_path: Path, control_plane: ApiServer, nodes: Nodes
 ) -> None:
     kubeconfig = control_plane.kubeconfig()
     await nodes.create(*(node(f"n{i}", "rack-1", f"10.0.0.{i + 1}") for i in range(20)))
@@ -189,7 +191,7 @@ async def test_an_etcd_restored_from_an_older_backup_withdraws_nothing(
 
 
 async def test_a_zone_whose_last_node_went_away_while_no_edge_ran_is_emptied(
-    tmp_path: Path, control_plane: ControlPlane, nodes: Nodes
+    tmp_path: Path, control_plane: ApiServer, nodes: Nodes
 ) -> None:
     kubeconfig = control_plane.kubeconfig()
     async with edge(tmp_path / "plane", kubeconfig) as plane:
@@ -203,7 +205,7 @@ async def test_a_zone_whose_last_node_went_away_while_no_edge_ran_is_emptied(
 
 
 async def test_the_state_of_each_zone_is_shown_by_kubectl(
-    tmp_path: Path, control_plane: ControlPlane, nodes: Nodes, cluster: Cluster
+    tmp_path: Path, control_plane: ApiServer, nodes: Nodes, cluster: Cluster
 ) -> None:
     await install(cluster.api, definition(DPU_RACK), *map(definition, UPSTREAM_KINDS))
     more = {"kubernetes_cliques": "assign", "driver_namespace": cluster.namespace, "simulate": 4}

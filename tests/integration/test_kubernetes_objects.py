@@ -20,8 +20,9 @@ from schemas.events import Envelope, Event, HoldApproved, PolicySet
 from schemas.resources.dpu_rack import DPU_RACK
 from schemas.resources.hold import HOLD
 from schemas.resources.rule_policy import RULE_POLICY
+from tests.support.kubernetes.api_server import CommandFailed
 from tests.support.kubernetes.chart import VALUE_SETS, render
-from tests.support.kubernetes.cluster import CommandFailed, ControlPlane
+from tests.support.kubernetes.cluster import ControlPlane
 from tests.support.kubernetes.people import PATIENCE_S, People, condition, refused
 from tests.support.kubernetes.requests import get
 from tests.support.kubernetes.statuses import joined

@@ -110,6 +110,7 @@ async def test_an_object_that_a_finalizer_keeps_is_written_without_a_loop(
         assert "deletionTimestamp" not in (await get(found.api, path))["metadata"], "the object was created again"
 
 
+@pytest.mark.started_cluster
 async def test_a_namespace_that_is_terminating_gets_few_attempts(cluster: Cluster) -> None:
     """No controller runs, so the namespace is never deleted to its end, and no object can be created in it."""
     async with (

@@ -23,6 +23,7 @@ from schemas.kubernetes.api import ApiError, KubernetesApi
 from schemas.resources.crds import definition
 from schemas.resources.dpu_rack import DPU_RACK
 from tests.integration.test_kubernetes_nodes import PATIENCE_S, Nodes, edge, node, until, zones_of
+from tests.support.kubernetes.api_server import ApiServer
 from tests.support.kubernetes.cluster import ControlPlane
 from tests.support.kubernetes.requests import get, install
 from tests.support.served import now_ms
@@ -31,7 +32,7 @@ from tests.support.served import now_ms
 class Source:
     """A source cluster as a test sees it."""
 
-    def __init__(self, cluster: ControlPlane, api: KubernetesApi, session: aiohttp.ClientSession) -> None:
+    def __init__(self, cluster: ApiServer, api: KubernetesApi, session: aiohttp.ClientSession) -> None:
         self.cluster = cluster
         self.api = api
         self.nodes = Nodes(cluster, session)
@@ -50,7 +51,7 @@ class Source:
 
 
 @asynccontextmanager
-async def source(cluster: ControlPlane) -> AsyncIterator[Source]:
+async def source(cluster: ApiServer) -> AsyncIterator[Source]:
     async with connect(str(cluster.kubeconfig())) as api, cluster.session() as session:
         await install(api, definition(DPU_RACK))
         for rack in (await get(api, DPU_RACK.path()))["items"]:  # a new log must not write below an old log's positions
@@ -59,8 +60,8 @@ async def source(cluster: ControlPlane) -> AsyncIterator[Source]:
 
 
 @pytest.fixture
-async def sources(control_plane: ControlPlane, own_control_plane: ControlPlane) -> AsyncIterator[tuple[Source, Source]]:
-    """Two clusters; a test may stop the second one."""
+async def sources(control_plane: ApiServer, own_control_plane: ControlPlane) -> AsyncIterator[tuple[Source, Source]]:
+    """Two clusters; the second one is `own_control_plane`, which a test may stop."""
     async with AsyncExitStack() as stack:
         east, west = [await stack.enter_async_context(source(each)) for each in (control_plane, own_control_plane)]
         await east.nodes.delete_all()
@@ -105,7 +106,7 @@ async def test_nodes_of_one_name_in_two_clusters_are_two_nodes_and_both_clusters
 
 
 async def test_a_cluster_whose_api_server_is_away_stops_nothing_of_the_other_one(
-    tmp_path: Path, sources: tuple[Source, Source]
+    tmp_path: Path, sources: tuple[Source, Source], own_control_plane: ControlPlane
 ) -> None:
     east, west = sources
     await east.nodes.create(node("n1", "rack-1", "10.0.0.1"))
@@ -114,7 +115,7 @@ async def test_a_cluster_whose_api_server_is_away_stops_nothing_of_the_other_one
     async with edge(tmp_path / "plane", Path(both), kubernetes_status=True) as plane:
         await until(lambda: len(zones_of(plane)) == 3)
         await west.until_rack("rack-1", ["east/n1", "west/n1"])
-        west.cluster.kill("kube-apiserver")
+        own_control_plane.kill("kube-apiserver")
         await east.nodes.create(node("n2", "rack-1", "10.0.0.2"))
         await until(lambda: "east/n2" in zones_of(plane))
         await east.until_rack("rack-1", ["east/n[1-2]", "west/n1"])
@@ -129,18 +130,18 @@ async def test_a_cluster_whose_api_server_is_away_stops_nothing_of_the_other_one
         assert f"watched by {plane.name}; 1 Nodes" in said
         assert f"not watched by {plane.name}; no connection to 127.0.0.1:" in said
         assert "; 2 Nodes\n" in said
-        await west.cluster.start()
+        await own_control_plane.start()
         await west.nodes.delete("n2")
         await until(lambda: set(zones_of(plane)) == {"east/n2", "west/n1"})
         await west.until_rack("rack-1", ["east/n2", "west/n1"])
-    west.cluster.kill("kube-apiserver")
+    own_control_plane.kill("kube-apiserver")
     await east.nodes.create(node("n3", "rack-1", "10.0.0.3"))
     async with edge(tmp_path / "plane", Path(both), kubernetes_status=True) as plane:
         await until(lambda: "east/n3" in zones_of(plane))
         await east.until_rack("rack-1", ["east/n[2-3]", "west/n1"])
 
 
-async def test_a_missing_file_is_named_before_anything_is_created(tmp_path: Path, control_plane: ControlPlane) -> None:
+async def test_a_missing_file_is_named_before_anything_is_created(tmp_path: Path, control_plane: ApiServer) -> None:
     flags = {"data": tmp_path / "plane", "kubeconfig": f"{control_plane.kubeconfig()},west={tmp_path}/none"}
     settings = load_settings(flags, None, {})
     with pytest.raises(FatalError, match=r"^kubeconfig: '.*/none' of source 'west' cannot be read: No such file"):
@@ -149,7 +150,9 @@ async def test_a_missing_file_is_named_before_anything_is_created(tmp_path: Path
     assert not (tmp_path / "plane").exists()
 
 
-async def test_doctor_checks_each_source_cluster(tmp_path: Path, sources: tuple[Source, Source]) -> None:
+async def test_doctor_checks_each_source_cluster(
+    tmp_path: Path, sources: tuple[Source, Source], own_control_plane: ControlPlane
+) -> None:
     east, west = sources
     flags: dict[str, object] = {"data": tmp_path / "plane", "kubeconfig": f"{given(east, west)},none={tmp_path}/none"}
     found = {each.check: each for each in await check_sources(load_settings(flags, None, {}))}
@@ -166,6 +169,6 @@ async def test_doctor_checks_each_source_cluster(tmp_path: Path, sources: tuple[
     (undefined,) = await check_sources(load_settings(flags, None, {}))
     assert undefined.found.startswith("rulepolicies not listed"), "only racks are defined there"
     assert undefined.advice.startswith("kubectl apply -f deploy/kubernetes/crds")
-    west.cluster.kill("kube-apiserver")
+    own_control_plane.kill("kube-apiserver")
     (away,) = await check_sources(load_settings(flags, None, {}))
     assert away.advice.startswith("start the API server or repair the network")

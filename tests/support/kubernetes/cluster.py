@@ -12,25 +12,22 @@ import secrets
 import shutil
 import signal
 import socket
-import ssl
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import aiohttp
-import yaml
 
 from deploy.kafka.broker_node import END_WITH_PARENT
+from tests.support.kubernetes.api_server import ADMIN, HOST, READY_S, ApiServer, CommandFailed
 from tests.support.kubernetes.build import program
 
-READY_S = 60.0
 STOP_S = 10.0
-HOST = "127.0.0.1"
-ADMIN = "admin"
 SERVICE_RANGE = "10.0.0.0/24"
 
 
-class ControlPlane:
+class ControlPlane(ApiServer):
     """A control plane whose processes a test may stop, start again, and set back to an earlier etcd."""
 
     def __init__(self, folder: Path) -> None:
@@ -38,6 +35,8 @@ class ControlPlane:
         self.port, self._etcd_port, self._peer_port = _free_ports(3)
         self.url = f"https://{HOST}:{self.port}"
         self.tokens = {ADMIN: secrets.token_hex(16)}
+        self.client_authority: Path | None = None
+        """An authority whose client certificates are accepted. The API server reads it when it starts."""
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         folder.mkdir(parents=True, exist_ok=True)
         self._signing_key = folder / "service-accounts.key"
@@ -92,6 +91,7 @@ class ControlPlane:
             "--authorization-mode=RBAC",
             "--disable-admission-plugins=ServiceAccount",
             "--endpoint-reconciler-type=none",
+            *([f"--client-ca-file={self.client_authority}"] if self.client_authority is not None else []),
         )
 
     def start_controllers(self, controllers: str) -> None:
@@ -119,44 +119,15 @@ class ControlPlane:
                     pass
                 await asyncio.sleep(0.1)
 
-    def session(self, user: str = ADMIN) -> aiohttp.ClientSession:
-        """An HTTP session of a user."""
-        context = ssl.create_default_context()
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        headers = {"Authorization": f"Bearer {self.tokens[user]}"}
-        return aiohttp.ClientSession(headers=headers, connector=aiohttp.TCPConnector(ssl=context))
+    def credentials(self, user: str) -> Mapping[str, Any]:
+        return {"token": self.tokens[user]}
 
-    def kubeconfig(self, user: str = ADMIN, server: str | None = None) -> Path:
-        """A kubeconfig file of a user, for this API server or a proxy before it."""
-        cluster = {"server": server or self.url, "insecure-skip-tls-verify": True}
-        content = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "test", "cluster": cluster}],
-            "users": [{"name": user, "user": {"token": self.tokens[user]}}],
-            "contexts": [{"name": "test", "context": {"cluster": "test", "user": user}}],
-            "current-context": "test",
-        }
-        path = self.folder / f"{user}-{'proxied' if server else 'direct'}.kubeconfig"
-        path.write_text(yaml.safe_dump(content))
-        return path
+    def headers(self, user: str) -> Mapping[str, str]:
+        return {"Authorization": f"Bearer {self.tokens[user]}"}
 
-    async def kubectl(self, *arguments: str, user: str = ADMIN, stdin: str = "") -> str:
-        """The output of kubectl. Raises CommandFailed with its error output."""
-        child = await asyncio.create_subprocess_exec(
-            str(program("kubectl")),
-            f"--kubeconfig={self.kubeconfig(user)}",
-            *arguments,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, "HOME": str(self.folder)},
-        )
-        async with asyncio.timeout(READY_S):
-            output, errors = await child.communicate(stdin.encode())
-        if child.returncode:
-            raise CommandFailed(errors.decode().strip())
-        return output.decode()
+    def serving_certificate(self) -> tuple[Path, Path]:
+        certs = self.folder / "certs"
+        return certs / "apiserver.crt", certs / "apiserver.key"
 
     def kill(self, name: str) -> None:
         """Kill a program of the control plane; `start` starts it again."""
@@ -229,10 +200,6 @@ class ControlPlane:
             if (status := child.poll()) is not None:
                 log = (self.folder / f"{name}.log").read_text(errors="replace")
                 raise CommandFailed(f"{name} ended with status {status}: {log[-2_000:]}")
-
-
-class CommandFailed(Exception):
-    """A program of the control plane, or kubectl, failed; the message is its last output."""
 
 
 def _free_ports(count: int) -> list[int]:

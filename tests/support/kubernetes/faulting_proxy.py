@@ -2,7 +2,7 @@
 
 The proxy forwards every request to the real server, with the caller's credentials, and changes the answer: errors with
 and without the effect of the request, lists without objects that exist, watches that are silent or expire, slow and
-broken answers. It serves TLS with the certificate of the API server.
+broken answers. It serves TLS with the certificate of an API server that the tests started.
 
 The proxy records each request and each write that the real server committed, so a test can compare the writes with the
 writes that were needed.
@@ -23,7 +23,7 @@ from aiohttp import web
 
 from projections.kubernetes.status_body import without_stamps
 from tests.support.kubernetes.answer_faults import REASONS, AnswerFault, Injected, Refusal, error_body
-from tests.support.kubernetes.cluster import HOST, ControlPlane
+from tests.support.kubernetes.api_server import HOST, ApiServer
 
 WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 MAX_BODY_BYTES = 16 << 20
@@ -82,7 +82,7 @@ class OpenWatch:
 class FaultingProxy:
     """A proxy in front of one API server. It changes no answer until a test asks for it."""
 
-    def __init__(self, cluster: ControlPlane) -> None:
+    def __init__(self, cluster: ApiServer) -> None:
         self.is_down = False
         """Whether every connection is closed without an answer. `go_down` also closes the open ones."""
         self.stalled = ""
@@ -109,12 +109,9 @@ class FaultingProxy:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[FaultingProxy]:
         """Serve during the context."""
-        certs = self._cluster.folder / "certs"
         serving = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        serving.load_cert_chain(certs / "apiserver.crt", certs / "apiserver.key")
-        trusting = ssl.create_default_context()
-        trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
-        connector = aiohttp.TCPConnector(ssl=trusting, limit=0)
+        serving.load_cert_chain(*self._cluster.serving_certificate())
+        connector = aiohttp.TCPConnector(ssl=self._cluster.client_context(), limit=0)
         application = web.Application(client_max_size=MAX_BODY_BYTES)
         application.router.add_route("*", "/{path:.*}", self._serve)
         runner = web.AppRunner(application, shutdown_timeout=0.1, handler_cancellation=True)
@@ -335,7 +332,7 @@ def repeated(committed: Iterable[Committed]) -> list[Committed]:
 
 
 @asynccontextmanager
-async def faulting(cluster: ControlPlane) -> AsyncIterator[FaultingProxy]:
+async def faulting(cluster: ApiServer) -> AsyncIterator[FaultingProxy]:
     """Run a proxy in front of a control plane during the context."""
     async with FaultingProxy(cluster).running() as proxy:
         yield proxy

@@ -3,6 +3,9 @@
 `control_plane` is the server of the run. Its tests share it, so each uses names of its own (`cluster`) and leaves the
 server as it found it. A test that stops programs, sets etcd back or compacts it takes `own_control_plane` instead.
 
+With `--use-cluster`, `control_plane` is the cluster of KUBECONFIG. Tests marked `started_cluster` are then deselected:
+they compact etcd, or need a server without controllers.
+
 The first run builds the programs from Go modules, which takes minutes, and shows its progress.
 """
 
@@ -20,22 +23,35 @@ import pytest
 
 from drivers.kubernetes.client import connect
 from schemas.kubernetes.api import KubernetesApi
+from tests.support.kubernetes.api_server import ApiServer
 from tests.support.kubernetes.build import NEEDED, BuildFailed, program
 from tests.support.kubernetes.cluster import ControlPlane
-from tests.support.kubernetes.requests import create_namespace
+from tests.support.kubernetes.given_cluster import KUBECONFIG, OPTION, ClusterRefused, GivenCluster
+from tests.support.kubernetes.requests import create_namespace, get
 
 UPSTREAM_CRDS = "UPSTREAM_CRDS"
 """Names a folder with the definitions of upstream's driver, which are not in this tree."""
-PROGRAMS = {"kubernetes_programs": NEEDED, "garbage_collected": ("kube-controller-manager",)}
+PROGRAMS = {
+    "kubernetes_programs": NEEDED,
+    "control_plane": NEEDED,
+    "own_control_plane": NEEDED,
+    "garbage_collected": ("kube-controller-manager",),
+}
 """The programs that a fixture needs."""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        OPTION, action="store_true", help=f"run the Kubernetes tests on the cluster of {KUBECONFIG}, which has no Nodes"
+    )
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if UPSTREAM_CRDS in os.environ:
-        return
-    comparing = [item for item in items if item.get_closest_marker("upstream_crds")]
-    config.hook.pytest_deselected(items=comparing)
-    items[:] = [item for item in items if item not in comparing]
+    markers = [] if UPSTREAM_CRDS in os.environ else ["upstream_crds"]
+    markers += ["started_cluster"] if config.getoption(OPTION) else []
+    unwanted = [item for item in items if any(map(item.get_closest_marker, markers))]
+    config.hook.pytest_deselected(items=unwanted)
+    items[:] = [item for item in items if item not in unwanted]
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -43,6 +59,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if session.config.option.collectonly:
         return
     used = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+    if session.config.getoption(OPTION):
+        used.discard("control_plane")
     reporter = session.config.pluginmanager.getplugin("terminalreporter")
     with contextlib.suppress(BuildFailed):  # the tests that need the programs fail with it
         for fixture, names in PROGRAMS.items():
@@ -58,9 +76,26 @@ def kubernetes_programs() -> None:
 
 
 @pytest.fixture(scope="session")
-def control_plane(kubernetes_programs: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+def control_plane(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     """The API server of this test run."""
-    yield from _running(tmp_path_factory.mktemp("kubernetes"))
+    folder = tmp_path_factory.mktemp("kubernetes")
+    if not request.config.getoption(OPTION):
+        yield from _running(folder)
+        return
+    try:
+        with asyncio.Runner() as runner:
+            given = runner.run(_given(folder))
+            yield given
+            runner.run(given.clean())
+    except ClusterRefused as refused:
+        pytest.exit(str(refused), pytest.ExitCode.USAGE_ERROR)
+
+
+async def _given(folder: Path) -> GivenCluster:
+    given = GivenCluster(folder)
+    async with connect(str(given.kubeconfig())) as api:
+        await given.check(api)
+    return given
 
 
 @pytest.fixture
@@ -89,7 +124,7 @@ def _running(folder: Path) -> Iterator[ControlPlane]:
 class Cluster:
     """A control plane as one test sees it: a connection of its administrator, and names of its own."""
 
-    def __init__(self, plane: ControlPlane, api: KubernetesApi, prefix: str) -> None:
+    def __init__(self, plane: ApiServer, api: KubernetesApi, prefix: str) -> None:
         self.plane = plane
         self.api = api
         self.prefix = prefix
@@ -98,10 +133,16 @@ class Cluster:
 
 
 @pytest.fixture
-async def cluster(control_plane: ControlPlane) -> AsyncIterator[Cluster]:
-    """The API server of the test run, with a prefix and a namespace for this test."""
+async def cluster(control_plane: ApiServer) -> AsyncIterator[Cluster]:
+    """The API server of the test run, with a prefix and a namespace for this test. The namespace of a given cluster is
+    deleted at the end."""
     async with AsyncExitStack() as stack:
         api = await stack.enter_async_context(connect(str(control_plane.kubeconfig())))
         found = Cluster(control_plane, api, f"test-{random.SystemRandom().getrandbits(40):010x}")
         await create_namespace(api, found.namespace)
+        if isinstance(control_plane, GivenCluster):
+            await control_plane.allow_pods(api, found.namespace)
         yield found
+        if isinstance(control_plane, GivenCluster):
+            path = f"/api/v1/namespaces/{found.namespace}"
+            await api.delete(path, uid=(await get(api, path))["metadata"]["uid"])

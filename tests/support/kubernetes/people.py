@@ -19,7 +19,8 @@ from schemas.resources.hold import HOLD
 from schemas.resources.hold_admission import hold_binding, hold_policy
 from schemas.resources.kinds import Kind
 from schemas.resources.rule_policy import RULE_POLICY
-from tests.support.kubernetes.cluster import ADMIN, CommandFailed, ControlPlane
+from tests.support.kubernetes.api_server import ADMIN, CommandFailed
+from tests.support.kubernetes.cluster import ControlPlane
 from tests.support.kubernetes.requests import create, get, install
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1/"
