@@ -41,7 +41,7 @@ demo: $(RUNNABLE)  ## The whole plane in one process, with a fleet that joins it
 test: $(INSTALLED)  ## Every test, with real Kafka brokers and a real Kubernetes API server
 	$(BIN)/pytest $(ARGS)
 
-slow: $(INSTALLED)  ## The tests that take minutes each: Nodes and daemon pods by the hundred
+slow: $(INSTALLED)  ## The tests that take minutes each: pods by the hundred, stalls, random faults
 	$(BIN)/pytest -m slow $(ARGS)
 
 lint: $(INSTALLED)  ## Style, types, and the direction of imports

@@ -203,6 +203,7 @@ READ_FAULTS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 async def test_a_watch_that_sends_nothing_is_opened_again(tmp_path: Path, control_plane: ApiServer) -> None:
     async with scene(tmp_path, control_plane, 3) as found:

@@ -90,6 +90,7 @@ async def test_a_definition_that_is_deleted_and_made_again_stops_nothing(
         assert watch.is_current
 
 
+@pytest.mark.slow
 async def test_an_object_that_a_finalizer_keeps_is_written_without_a_loop(
     tmp_path: Path, own_control_plane: ControlPlane
 ) -> None:
@@ -154,6 +155,7 @@ async def test_rights_that_are_taken_away_delay_statuses_and_lose_none(tmp_path:
             assert policies(plane) == {"p": "drop", "q": "drop"}
 
 
+@pytest.mark.slow
 async def test_a_spec_that_changes_ten_times_a_second_is_written_seldom_and_honestly(
     tmp_path: Path, people: People
 ) -> None:

@@ -88,6 +88,7 @@ async def people(own_control_plane: ControlPlane, tmp_path: Path) -> AsyncIterat
         yield found
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 async def test_statuses_under_random_faults(tmp_path: Path, people: People) -> None:
     cluster, racks, rounds = people.cluster, 8, 4
@@ -124,7 +125,7 @@ def _is_ready(status: dict[str, object], generation: int) -> bool:
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("seed", [3, 4])
+@pytest.mark.parametrize("seed", [3, pytest.param(4, marks=pytest.mark.slow)])
 async def test_cliques_under_random_faults(cluster: Cluster, seed: int) -> None:
     draws = random.Random(seed)
     async with (
