@@ -310,8 +310,8 @@ class PodEdge:
         objects: list[DomainObject | CliqueObject] = [found] if found is not None else []
         kind = COMPUTE_DOMAIN if objects else COMPUTE_DOMAIN_CLIQUE
         objects = objects or [each for each in self._cliques.objects.values() if domain_of(each) == domain]
-        claims = f"{count} claim{'s' if count > 1 else ''} of indices"
-        message = f"{claims} stay, but no list has their daemon pods: {why}; `dpuplane cliques release` ends them"
+        claims = "1 claim of an index stays" if count == 1 else f"{count} claims of indices stay"
+        message = f"{claims} without a daemon pod in any list: {why}; `dpuplane cliques release` ends them"
         reason = "RestoredFromBackup" if self._went_back else "ClaimsRetained"
         for about in objects:
             metadata = about.metadata

@@ -165,7 +165,7 @@ async def test_an_empty_list_releases_nothing_and_is_counted() -> None:
         assert east.edge.retained == {domain: 3}
         (said,) = {(each.regarding.kind, each.regarding.uid, each.reason): each for each in east.reported}.values()
         assert (said.regarding.kind, said.regarding.uid, said.reason) == ("ComputeDomain", domain, "ClaimsRetained")
-        assert said.message.startswith("3 claims of indices stay, but no list has their daemon pods: no pod of their")
+        assert said.message.startswith("3 claims of indices stay without a daemon pod in any list: no pod of their")
 
 
 async def test_a_server_that_is_set_back_releases_nothing_and_gets_its_rows_again() -> None:
@@ -183,7 +183,7 @@ async def test_a_server_that_is_set_back_releases_nothing_and_gets_its_rows_agai
         assert east.edge.retained == {domain: 1}
         said = east.reported[-1]
         assert (said.regarding.kind, said.regarding.uid, said.reason) == ("ComputeDomain", domain, "RestoredFromBackup")
-        assert said.message.startswith("1 claim of indices stay")
+        assert said.message.startswith("1 claim of an index stays without a daemon pod")
 
 
 async def test_a_partition_of_the_log_that_is_slow_delays_only_its_own_domains(
