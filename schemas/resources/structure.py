@@ -48,7 +48,9 @@ def completed(schema: Schema, value: Any, path: str, faults: list[Fault]) -> Any
         case dict():
             return _completed_object(schema, value, path, faults)
         case list() if "items" in schema:
-            return [completed(schema["items"], item, f"{path}[{at}]", faults) for at, item in enumerate(value)]
+            # The entries of a list that preserves unknown fields preserve them, too.
+            part = {**schema["items"], _UNPRUNED: True} if schema.get(_UNPRUNED) else schema["items"]
+            return [completed(part, item, f"{path}[{at}]", faults) for at, item in enumerate(value)]
         case _:
             return value
 
@@ -73,7 +75,7 @@ def _completed_object(schema: Schema, value: dict[str, Any], path: str, faults: 
 
 def checked(schema: Schema, value: Any, older: Any, path: str) -> Iterator[Fault]:
     """The faults of a completed value."""
-    is_unchanged = older is not ABSENT and value == older
+    is_unchanged = older is not ABSENT and _same(value, older)
     own = [] if is_unchanged else list(_own(schema, value, path))
     yield from own
     faulty = bool(own)
@@ -142,8 +144,19 @@ def _is_integer(value: Any) -> bool:
     return (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, float) and value.is_integer())
 
 
-def _same(value: Any, option: Any) -> bool:
-    return bool(value == option and isinstance(value, bool) == isinstance(option, bool))
+def _same(value: Any, other: Any) -> bool:
+    """Whether two values are equal as JSON. Python's false equals 0, within lists and objects, too."""
+    match value:
+        case dict():
+            return (
+                isinstance(other, dict)
+                and value.keys() == other.keys()
+                and all(_same(item, other[key]) for key, item in value.items())
+            )
+        case list():
+            return isinstance(other, list) and len(value) == len(other) and all(map(_same, value, other))
+        case _:
+            return bool(value == other and isinstance(value, bool) == isinstance(other, bool))
 
 
 def _text_faults(schema: Schema, value: str, path: str) -> Iterator[Fault]:

@@ -70,7 +70,7 @@ class Condition(Model):
     """The aspect, such as Ready."""
     status: Literal["True", "False", "Unknown"]
     """Whether the condition holds."""
-    observed_generation: Annotated[Int64, Field(ge=0)] = 0
+    observed_generation: Annotated[Int64 | None, Field(ge=0)] = None
     """The metadata.generation that the condition was computed from."""
     last_transition_time: Time
     """The time of the last change of the field status."""

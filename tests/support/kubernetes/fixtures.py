@@ -31,6 +31,10 @@ from tests.support.kubernetes.requests import create_namespace, get
 
 UPSTREAM_CRDS = "UPSTREAM_CRDS"
 """Names a folder with the definitions of upstream's driver, which are not in this tree."""
+DPF_CRDS = "DPF_CRDS"
+"""Names a folder with DPF's definitions of release 24.10, which are not in this tree."""
+COMPARING = {"upstream_crds": UPSTREAM_CRDS, "dpf_crds": DPF_CRDS}
+"""The folder that the tests with a marker need."""
 PROGRAMS = {
     "kubernetes_programs": NEEDED,
     "control_plane": NEEDED,
@@ -47,7 +51,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    markers = [] if UPSTREAM_CRDS in os.environ else ["upstream_crds"]
+    markers = [marker for marker, folder in COMPARING.items() if folder not in os.environ]
     markers += ["started_cluster"] if config.getoption(OPTION) else []
     unwanted = [item for item in items if any(map(item.get_closest_marker, markers))]
     config.hook.pytest_deselected(items=unwanted)

@@ -1,0 +1,146 @@
+"""DPF's kinds at a real API server: what it accepts, and whether the checks without Kubernetes agree with it.
+
+`dpf_crds` compares with the definitions of release 24.10 in the folder that DPF_CRDS names. They are installed under
+another domain, as the server has ours under the real one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, seed, settings
+
+from drivers.kubernetes.client import connect
+from schemas.kubernetes.api import ApiError, KubernetesApi
+from schemas.resources.crds import definition
+from schemas.resources.dpf import KINDS
+from schemas.resources.validation import validate
+from tests.support.dpf_manifests import OLD, Given, manifests
+from tests.support.dpf_mutations import Mutated, mutated
+from tests.support.kubernetes.cluster import ControlPlane
+from tests.support.kubernetes.fixtures import DPF_CRDS
+from tests.support.kubernetes.requests import DEFINITIONS, create_namespace, install
+
+DRY_RUN = "?dryRun=All&fieldValidation=Strict"
+NAMESPACE = "lab"
+EXAMPLES = 300
+
+
+class Server:
+    """An API server with the kinds of DPF, for tests that are not asynchronous."""
+
+    def __init__(self, runner: asyncio.Runner, api: KubernetesApi) -> None:
+        self._runner = runner
+        self._api = api
+        self._stored: dict[str, str] = {}
+        """The uid of each stored object by its path."""
+
+    def create(self, given: Given, manifest: Mapping[str, Any], domain: str = "") -> dict[str, Any]:
+        """The object that a dry run creates."""
+        path = given.kind.path(NAMESPACE).replace("/apis/", f"/apis/{domain}", 1)
+        body = {**manifest, "apiVersion": f"{domain}{manifest['apiVersion']}"}
+        found: dict[str, Any] = json.loads(self._runner.run(self._api.create(path + DRY_RUN, body)))
+        return found
+
+    def store(self, given: Given) -> dict[str, Any]:
+        """The object of a manifest, stored."""
+        path = given.kind.path(NAMESPACE, given.manifest["metadata"]["name"])
+        if path not in self._stored:
+            created = json.loads(self._runner.run(self._api.create(given.kind.path(NAMESPACE), given.manifest)))
+            self._stored[path] = created["metadata"]["uid"]
+        found: dict[str, Any] = json.loads(self._runner.run(self._api.get(path)))
+        return found
+
+    def install(self, *definitions: Mapping[str, Any]) -> None:
+        """Install definitions until the end of the tests."""
+        self._runner.run(install(self._api, *definitions))
+        for each in definitions:
+            path = f"{DEFINITIONS}/{each['metadata']['name']}"
+            self._stored[path] = json.loads(self._runner.run(self._api.get(path)))["metadata"]["uid"]
+
+    def clear(self) -> None:
+        """Delete what the tests have stored."""
+        for path, uid in self._stored.items():
+            self._runner.run(self._api.delete(path, uid=uid))
+
+    def replace(self, given: Given, manifest: Mapping[str, Any]) -> None:
+        """Replace an object in a dry run."""
+        path = given.kind.path(NAMESPACE, given.manifest["metadata"]["name"])
+        self._runner.run(self._api.replace(path + DRY_RUN, manifest))
+
+
+@pytest.fixture(scope="module")
+def server(control_plane: ControlPlane) -> Iterator[Server]:
+    with asyncio.Runner() as runner:
+        connection = connect(str(control_plane.kubeconfig()))
+        api = runner.run(connection.__aenter__())
+        runner.run(create_namespace(api, NAMESPACE))
+        runner.run(install(api, *map(definition, KINDS)))
+        found = Server(runner, api)
+        yield found
+        found.clear()
+        runner.run(connection.__aexit__(None, None, None))
+
+
+@pytest.mark.parametrize("each", manifests(), ids=str)
+def test_the_server_accepts_a_manifest_and_applies_the_same_defaults(server: Server, each: Given) -> None:
+    found = server.create(each, each.manifest)
+    assert found["spec"] == validate(each.kind, each.manifest).manifest["spec"]
+
+
+@seed(24_10)
+@settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), database=None)
+@given(mutated(manifests()))
+def test_a_changed_manifest_is_accepted_by_both_or_refused_by_both(server: Server, each: Mutated) -> None:
+    found = validate(each.given.kind, each.manifest)
+    try:
+        created = server.create(each.given, each.manifest)
+    except ApiError as error:
+        assert error.status in (400, 422), error
+        assert found.faults, f"only the server refuses: {error}"
+        return
+    assert [str(fault) for fault in found.faults] == []
+    assert created.get("spec") == found.manifest.get("spec")
+
+
+@seed(24_10)
+@settings(max_examples=EXAMPLES // 2, suppress_health_check=list(HealthCheck), database=None)
+@given(mutated(manifests()))
+def test_a_changed_object_is_accepted_by_both_or_refused_by_both(server: Server, each: Mutated) -> None:
+    stored = server.store(each.given)
+    changed = {**copy.deepcopy(stored), "spec": each.manifest.get("spec")}
+    found = validate(each.given.kind, changed, stored)
+    try:
+        server.replace(each.given, changed)
+    except ApiError as error:
+        assert error.status in (400, 422), error
+        assert found.faults, f"only the server refuses: {error}"
+        return
+    assert [str(fault) for fault in found.faults] == []
+
+
+@pytest.fixture(scope="module")
+def theirs(server: Server) -> str:
+    """The prefix of the groups under which DPF's own definitions are installed."""
+    domain = "their-"
+    documents = [yaml.safe_load(path.read_text()) for path in sorted(Path(os.environ[DPF_CRDS]).glob("*.yaml"))]
+    for document in documents:
+        document["spec"].pop("conversion", None)
+        document["spec"]["group"] = domain + document["spec"]["group"]
+        document["metadata"] = {"name": f"{document['spec']['names']['plural']}.{document['spec']['group']}"}
+    server.install(*documents)
+    return domain
+
+
+@pytest.mark.dpf_crds
+@pytest.mark.parametrize("each", manifests(OLD), ids=str)
+def test_the_definitions_of_release_24_10_accept_its_manifests(server: Server, theirs: str, each: Given) -> None:
+    assert server.create(each, each.manifest, theirs)["kind"] == each.kind.name
