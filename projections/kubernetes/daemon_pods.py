@@ -122,6 +122,7 @@ class DaemonPods:
             return
         self._remove(uid)
         if found is not None:
+            self.ended.pop((found.domain, found.node), None)
             self.by_uid[uid] = found
             self.by_domain.setdefault(found.domain, {})[uid] = None
             self._by_clique.setdefault((found.domain, found.clique), {})[uid] = None

@@ -353,7 +353,11 @@ async def test_an_object_of_a_later_position_is_left_alone() -> None:
         assert len(await east.rows(domain)) == 1 and not east.writer.cliques.ahead.count
 
 
-async def test_the_row_of_a_new_daemon_stays_although_its_node_has_left_and_its_pod_is_not_known_yet() -> None:
+@pytest.mark.parametrize("is_known", [False, True])
+async def test_the_row_of_a_new_daemon_stays_although_its_node_has_left_and_its_pod_cannot_claim(
+    is_known: bool,
+) -> None:
+    """A watch may report the pod, or its label, after the row. A new pod may have the address of the former one."""
     async with simulated() as east:
         domain = await east.create_domain()
         east.start_edge("beside")
@@ -361,10 +365,16 @@ async def test_the_row_of_a_new_daemon_stays_although_its_node_has_left_and_its_
         await east.until_indices(domain, {"n0": 0})
         await east.delete_pod("n0")
         await east.until_indices(domain, {})
-        await east.write_rows(domain, row("n0", 2, address(7)))
+        new = address(0 if is_known else 7)
+        if is_known:
+            await east.create_pod("n0", domain, new, clique=None)
+            await asyncio.sleep(1.0)
+        await east.write_rows(domain, row("n0", 2, new))
         await asyncio.sleep(2.0)
         assert await east.indices(domain) == {"n0": 2}
-        await east.create_pod("n0", domain, address(7))
+        if is_known:
+            await east.delete_pod("n0")
+        await east.create_pod("n0", domain, new)
         await east.until_indices(domain, {"n0": 2})
 
 

@@ -44,7 +44,8 @@ def check_rows(run: Evidence) -> Found:
         where = f"{write.name} at {write.at_s:.1f} s by {write.writer}"
         rows, before = _rows(write.after), _rows(write.before)
         if write.after is None:
-            yield from (f"{where}: the object was deleted with the row of {node}" for node in before)
+            lost = [row for node, row in before.items() if write.live.get(node) == row["ipAddress"]]
+            yield from (f"{where}: the object was deleted with {row}, and the pod of its daemon lives" for row in lost)
             continue
         held = _held_at(timelines.get(write.name, ()), write.place)
         indices = {member.last for member in held.values()}
