@@ -85,6 +85,13 @@ class _Loader(yaml.SafeLoader):
             raise NotYaml(f"line {line}: the value does not match its tag, for example of a date") from error
 
 
+# No field is a date, and a text such as 0000-04-00, the address of a device, looks like one that does not exist.
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
 def documents_of(text: str) -> list[Any]:
     """The documents of a text. Raises NotYaml."""
     if len(text) > CHARACTERS_MAX:

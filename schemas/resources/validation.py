@@ -16,6 +16,7 @@ from schemas.resources.cel import ABSENT
 from schemas.resources.crds import structural_schema
 from schemas.resources.kinds import Kind
 from schemas.resources.metadata import metadata_faults
+from schemas.resources.plain import unplain_faults
 from schemas.resources.structure import Fault, Schema, checked, completed, joined
 
 _VARIABLE = re.compile(r"\$(?:\{[A-Z][A-Z0-9_]*\}|[A-Z][A-Z0-9_]*\b)")
@@ -36,6 +37,8 @@ def validate(
 ) -> Validated:
     """Check a manifest of a kind. `older` is the object that it replaces. Users state no status: it is ignored unless
     `with_status`."""
+    if unplain := tuple(unplain_faults(dict(manifest))):
+        return Validated(dict(manifest), unplain)
     schema = schema_of(kind)
     metadata = manifest.get("metadata")
     misnamed = list(metadata_faults(metadata))

@@ -7,8 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-import yaml
-
+from deploy.settings.yaml_text import documents_of
 from schemas.resources.dpf import DPF_KINDS
 from schemas.resources.kinds import Kind
 from schemas.resources.model import Model
@@ -16,16 +15,6 @@ from schemas.resources.model import Model
 FOLDER = Path(__file__).parent / "manifests" / "dpf"
 OLD = "24.10"
 CURRENT = "current"
-
-
-class _Loader(yaml.SafeLoader):
-    """Reads what looks like a date as text, as kubectl does: 0000-04-00 is the address of a device."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
 
 
 class Given(NamedTuple):
@@ -45,7 +34,7 @@ def manifests(generation: str = "*") -> list[Given]:
     return [
         Given(path.parent.name, DPF_KINDS[document["apiVersion"].partition("/")[0], document["kind"]], document)
         for path in sorted(FOLDER.glob(f"{generation}/*.yaml"))
-        for document in yaml.load_all(path.read_text(encoding="utf-8"), _Loader)
+        for document in documents_of(path.read_text(encoding="utf-8"))
     ]
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from schemas.resources.dpf import DPF_KINDS
+from schemas.resources.dpf import DPF_KINDS, KINDS
 from schemas.resources.dpf.names import PROVISIONING, VERSION
+from schemas.resources.kinds import Kind
 from schemas.resources.validation import unreplaced_variables, validate
 
 TEMPLATE = {"bfb": {"name": "jammy"}, "dpuFlavor": "hbn", "nodeEffect": {"drain": True}}
@@ -167,6 +171,63 @@ def test_users_state_no_status() -> None:
     assert (found.faults, "status" in found.manifest) == ((), False)
     (fault,) = validate(kind, given, with_status=True).faults
     assert fault.path == "status.rebootMethod"
+
+
+FIELDS = (
+    "name",
+    "spec",
+    "template",
+    "switches",
+    "ports",
+    "nodeEffect",
+    "drain",
+    "bfb",
+    "matchLabels",
+    "interfaceType",
+    "vf",
+)
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()) | st.dates() | st.binary(),
+    lambda parts: (
+        st.lists(parts, max_size=4)
+        | st.dictionaries(st.text() | st.integers() | st.sampled_from(FIELDS), parts, max_size=6)
+    ),
+    max_leaves=40,
+)
+
+
+@settings(max_examples=60)
+@given(st.sampled_from(KINDS), ANYTHING, ANYTHING, ANYTHING)
+def test_nothing_that_a_file_can_contain_raises(kind: Kind, metadata: Any, spec: Any, status: Any) -> None:
+    head = {"apiVersion": kind.api_version, "kind": kind.name}
+    for given_metadata in (metadata, {"name": "one"}):
+        document = {**head, "metadata": given_metadata, "spec": spec, "status": status}
+        found = validate(kind, document, with_status=True)
+        assert all(fault.sentence and "\n" not in fault.sentence for fault in found.faults)
+        if not found.faults:
+            assert validate(kind, found.manifest, found.manifest, with_status=True) == (found.manifest, ())
+
+
+@pytest.mark.parametrize(
+    ("value", "line"),
+    [
+        ({1: "a"}, "spec.values: must have texts as keys; quote the key 1"),
+        (datetime.date(2026, 1, 1), "spec.values: must be a text, a number, a list or an object, not a date: quote it"),
+        ([2**63], "spec.values[0]: must fit into 64 bits"),
+        ({"a b": float("nan")}, 'spec.values["a b"]: must be a finite number'),
+        ("\ud800", "spec.values: must be valid Unicode"),
+    ],
+)
+def test_a_value_that_json_cannot_write_is_a_fault(value: Any, line: str) -> None:
+    assert faults("DPUDevice", {"serialNumber": "a", "values": value}) == [line]
+
+
+def test_a_document_that_is_nested_too_deep_is_a_fault() -> None:
+    value: Any = {}
+    for _ in range(5_000):
+        value = [value]
+    (line,) = faults("DPUDevice", {"serialNumber": "a", "values": value})
+    assert line.endswith("must have at most 64 levels of lists and objects")
 
 
 def test_variables_that_nobody_replaced_are_found() -> None:

@@ -43,7 +43,7 @@ def test_merged_aliases_are_refused_by_their_expanded_size() -> None:
         ("[" * (DEPTH_MAX + 1) + "]" * (DEPTH_MAX + 1), f"line 1: .* nested at most {DEPTH_MAX} deep"),
         ("x" * (CHARACTERS_MAX + 1), f"at most {CHARACTERS_MAX} characters"),
         ("[" + "1," * NODES_MAX + "]", f"at most {NODES_MAX} keys and values"),
-        ("a: 1\n---\nwhen: 2026-13-45", "line 3: the value does not match its tag"),
+        ("a: 1\n---\nwhen: !!timestamp 2026-13-45", "line 3: the value does not match its tag"),
         ("a: 1\nb: [", "line 2: "),
         ("a: \x00", "character 4 is not allowed in YAML"),
     ],
@@ -62,6 +62,12 @@ def test_yaml_at_the_limits_of_depth_and_size_is_read(monkeypatch: pytest.Monkey
     monkeypatch.setattr(yaml_text, "NODES_MAX", 8)
     with pytest.raises(NotYaml, match="line 2"):
         documents_of(nodes)
+
+
+def test_what_looks_like_a_date_is_a_text() -> None:
+    assert documents_of("pciAddress: 0000-04-00\nrelease: 2026-11-26") == [
+        {"pciAddress": "0000-04-00", "release": "2026-11-26"}
+    ]
 
 
 @pytest.mark.parametrize(

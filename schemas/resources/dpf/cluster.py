@@ -8,12 +8,19 @@ from pydantic import Field
 
 from schemas.resources.crds import DEFAULT
 from schemas.resources.dpf.names import PROVISIONING, VERSION
-from schemas.resources.dpf.types import AGE, READY, Conditions, Name, StringMap, named
+from schemas.resources.dpf.types import AGE, READY, AnyObject, Conditions, Name, StringMap, named
 from schemas.resources.kinds import Column, Kind
 from schemas.resources.model import Model, validated
 
 FINALIZERS = (f"{PROVISIONING}/cluster-manager-clean-up", f"{PROVISIONING}/cluster-manager-internal-clean-up")
-CONDITIONS = ("Created", "Ready", "KeepalivedReady", "Upgraded")
+CONDITIONS = (
+    "Created",
+    "Ready",
+    "KeepalivedReady",
+    "Upgraded",
+    "EtcdEncryptionRotationInProgress",
+    "EtcdEncryptionRotationBlocked",
+)
 STATIC = "static"
 """The type of a cluster that somebody else runs: its kubeconfig must be given."""
 KAMAJI = "kamaji"
@@ -56,8 +63,33 @@ class DPUClusterSpec(Model):
     ] = None
     """The Secret with the kubeconfig of an administrator under admin.conf: one cluster, one user."""
     cluster_endpoint: ClusterEndpoint | None = None
+    cluster_manager_config: AnyObject | None = None
+    """Settings for the cluster manager that the type names."""
     version: str | None = None
     """The version of Kubernetes (release 24.10)."""
+
+
+class ObservedKey(Model):
+    """A version of a key in a Secret."""
+
+    name: Name
+    key: Name
+    namespace: Name
+    uid: Name
+    resource_version: Name
+
+
+class StaticKeyStatus(Model):
+    """The key in use."""
+
+    active_key_ref: ObservedKey | None = None
+
+
+class EncryptionStatus(Model):
+    """The encryption of what the cluster stores."""
+
+    provider: Literal["staticKey", "vaultKMS"]
+    static_key: StaticKeyStatus | None = None
 
 
 class DPUClusterStatus(Model):
@@ -66,6 +98,7 @@ class DPUClusterStatus(Model):
     phase: Phase = "Pending"
     version: str | None = None
     nodes_count: Annotated[int | None, Field(ge=0)] = None
+    etcd_encryption_at_rest: EncryptionStatus | None = None
     conditions: Conditions = None
 
 

@@ -28,6 +28,7 @@ CONDITIONS = (
     "Discovered",
     "NodeAttached",
     "ResettingBMC",
+    "BMCFactoryResetReady",
     "Initialized",
     "Error",
     "Ready",
@@ -35,6 +36,7 @@ CONDITIONS = (
     "BMCServerCertificateReady",
 )
 
+FactoryReset = Literal["OnInitialization", "Never"]
 BMCPort = Annotated[Int32, Field(ge=1)]
 
 
@@ -60,7 +62,7 @@ class DPUDeviceSpec(Model):
     pf0_name: Annotated[str | None, Field(json_schema_extra=immutable("PF0 Name is immutable"))] = None
     bmc_credential_secret_name: str | None = None
     """The Secret with the password of this BMC; by default the one that all BMCs share."""
-    bmc_factory_reset_policy: Literal["OnInitialization", "Never"] = "OnInitialization"
+    bmc_factory_reset_policy: FactoryReset = "OnInitialization"
     """Whether the BMC is reset to its factory state before its first use."""
     cluster: DeviceCluster | None = None
     nic_device_count: Annotated[

@@ -31,9 +31,11 @@ class NVConfig(Model):
     """The port; by default all of them."""
     parameters: Annotated[
         list[Parameter] | None,
-        Field(min_length=1, max_length=32, json_schema_extra={"x-kubernetes-list-type": "atomic"}),
+        Field(min_length=1, max_length=64, json_schema_extra={"x-kubernetes-list-type": "atomic"}),
     ] = None
     """Settings as KEY=VALUE."""
+    force: bool | None = None
+    """Whether the settings are written even where the firmware does not show them."""
     host_power_cycle_required: bool | None = None
     """Whether the settings need a power cycle of the host (release 24.10)."""
 

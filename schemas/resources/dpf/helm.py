@@ -30,11 +30,17 @@ class HelmChart(Model):
     values: AnyObject | None = None
 
 
+class Identity(Model):
+    """An identity of the service. It has no settings."""
+
+
 class Security(Model):
     """What the pods of a service may do."""
 
     privileged: bool | None = None
     """Whether containers may be privileged."""
+    spiffe: Identity | None = None
+    """Given if the service gets an identity from SPIRE."""
 
 
 class ServiceDaemonSet(Model):

@@ -18,6 +18,7 @@ from schemas.resources.dpf.types import (
     NodeSelector,
     ObjectMeta,
     ObservedGeneration,
+    ServiceMTU,
     StringMap,
     named,
 )
@@ -129,10 +130,11 @@ class DPUServiceNADSpec(Model):
 
     metadata: ObjectMeta | None = None
     """Deprecated: unused."""
+    dpu_cluster_selector: LabelSelector | None = None
     resource_type: Literal["vf", "sf", "veth"]
     """The sort of interface that a pod gets."""
     bridge: str | None = None
-    service_mtu: Annotated[int | None, Field(alias="serviceMTU")] = None
+    service_mtu: Annotated[ServiceMTU, Field(alias="serviceMTU")] = 1500
     ipam: bool | None = None
     """Whether interfaces get an address, from the pool that their chain names."""
     chained_cnis: Annotated[list[CNIPlugin] | None, Field(alias="chainedCNIs")] = None

@@ -91,6 +91,8 @@ class ServiceController(Controller):
 
     disable_dpu_ready_taints: Annotated[bool | None, Field(alias="disableDPUReadyTaints")] = None
     """Whether hosts stay without the taint that keeps workload away until their DPUs are ready."""
+    disable_host_network_ready_no_execute_taints: bool | None = None
+    """Whether hosts without a ready network keep their pods; by default they do."""
 
 
 class SetController(Controller, Charted):
@@ -170,10 +172,17 @@ class OVSHelper(Charted):
     image: Image | None = None
 
 
-class Installer(Component):
+class Installer(Charted):
     """The installer of CNI plugins."""
 
     installer: Container | None = None
+
+
+class CoreDNS(Charted):
+    """The name service of DPU clusters."""
+
+    deployment: Container | None = None
+    upstream_nameservers: Annotated[str | None, Field(min_length=1)] = None
 
 
 class HostDevicePlugin(Model):
@@ -197,8 +206,8 @@ class Daemon(Charted):
     daemon: Container | None = None
 
 
-class Logging(Model):
-    """Where logs of DPUs are sent."""
+class Endpoint(Model):
+    """Where logs or metrics of DPUs are sent."""
 
     endpoint: str
 
@@ -206,7 +215,8 @@ class Logging(Model):
 class Collector(Daemon):
     """The collector of logs and metrics on DPUs."""
 
-    logging: Logging | None = None
+    logging: Endpoint | None = None
+    metrics: Endpoint | None = None
 
 
 class Kata(Charted):

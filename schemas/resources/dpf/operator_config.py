@@ -8,8 +8,10 @@ from pydantic import ConfigDict, Field
 
 from schemas.resources.crds import DEFAULT
 from schemas.resources.dpf import operator_components as components
+from schemas.resources.dpf.encryption import EncryptionAtRest
 from schemas.resources.dpf.names import OPERATOR, SHARED, VERSION
 from schemas.resources.dpf.provisioning_settings import ProvisioningController
+from schemas.resources.dpf.system_security import SecurityStatus, SystemSecurity
 from schemas.resources.dpf.types import (
     AGE,
     MAX_MTU,
@@ -31,6 +33,10 @@ CONDITIONS = (
     "ImagePullSecretsReconciled",
     "SystemComponentsReconciled",
     "SystemComponentsReady",
+    "DPUAgentIdentityTemplatesValid",
+    "CATrustBundleReady",
+    "CertManagementReady",
+    "DeprecatedFieldsNotInUse",
 )
 OOB_BRIDGE = "br-dpu"
 
@@ -42,6 +48,9 @@ _REDFISH = (
     "(has(self.provisioningController.installInterface) && "
     "has(self.provisioningController.installInterface.installViaRedfish))"
 )
+
+_ENCRYPTION = "self.kamajiClusterManager.etcdEncryptionAtRest"
+_VAULT = f"has(self.kamajiClusterManager) && has({_ENCRYPTION}) && {_ENCRYPTION}.provider == 'vaultKMS'"
 
 
 class Overrides(Model):
@@ -63,6 +72,7 @@ class Overrides(Model):
     kubernetes_api_server_vip: Annotated[str | None, Field(alias="kubernetesAPIServerVIP")] = None
     """The address at which DPUs reach the API server of the hosts' cluster."""
     kubernetes_api_server_port: Annotated[int | None, Field(alias="kubernetesAPIServerPort")] = None
+    provisioning_issuer_ca_secret_name: Annotated[Name | None, Field(alias="provisioningIssuerCASecretName")] = None
     argo_cd_namespace: Annotated[str | None, Field(alias="argoCDNamespace", min_length=1, max_length=63)] = None
 
 
@@ -86,42 +96,10 @@ class Monitoring(Model):
     open_telemetry_collector: components.Collector | None = None
 
 
-class TrustBundleReference(Model):
-    """A ConfigMap with a trust bundle under bundle.pem."""
+class KamajiClusterManager(components.Controller):
+    """The manager of DPU clusters that Kamaji runs."""
 
-    name: Annotated[str, Field(min_length=1, max_length=253)]
-    namespace: Annotated[str, Field(min_length=1, max_length=63)]
-
-
-_SERVER = "^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?([.][A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*:[1-9][0-9]{0,4}$"
-
-
-class SPIFFE(Model):
-    """Identities of DPU agents from SPIRE."""
-
-    model_config = ConfigDict(
-        json_schema_extra=validated(
-            (
-                f"self.spireServerAddress.matches('{_SERVER}') && int(self.spireServerAddress.split(':')[1]) <= 65535",
-                "spireServerAddress must be host:port with a valid DNS-1123 host and a port up to 65535",
-            )
-        )
-    )
-
-    spire_server_address: Annotated[str, Field(min_length=1, max_length=263)]
-    spire_trust_domain: Annotated[str, Field(min_length=1, max_length=253, pattern=components.DOMAIN)]
-    kube_api_audience: Annotated[str, Field(alias="kubeAPIAudience", min_length=1, max_length=512)]
-    spire_oidc_url: Annotated[str, Field(alias="spireOIDCURL", min_length=1, max_length=2048)]
-    trust_bundle: TrustBundleReference
-
-
-class SystemSecurity(Model):
-    """Settings for security."""
-
-    privileged_pod_enforcement: bool = True
-    """Whether privileged pods of services that are not allowed to have them are refused."""
-    kata: components.Kata | None = None
-    spiffe: SPIFFE | None = None
+    etcd_encryption_at_rest: EncryptionAtRest | None = None
 
 
 class DPFOperatorConfigSpec(Model):
@@ -152,6 +130,16 @@ class DPFOperatorConfigSpec(Model):
                 "spiffe configuration requires deploymentMode=zero-trust",
             ),
             (
+                "!has(oldSelf.deploymentMode) || "
+                "(has(self.deploymentMode) && self.deploymentMode == oldSelf.deploymentMode)",
+                "deploymentMode is immutable: DPUs keep the mode that they were provisioned in",
+            ),
+            (
+                f"!({_VAULT}) || (has(self.security) && has(self.security.vaultKMS) && "
+                "(!has(self.security.vaultKMS.disable) || !self.security.vaultKMS.disable))",
+                "kamajiClusterManager.etcdEncryptionAtRest.provider vaultKMS requires security.vaultKMS to be enabled",
+            ),
+            (
                 "!has(oldSelf.security) || !has(oldSelf.security.spiffe) || "
                 "(has(self.security) && has(self.security.spiffe))",
                 "spec.security.spiffe cannot be removed once set: DPUs with such identities depend on it",
@@ -177,8 +165,9 @@ class DPFOperatorConfigSpec(Model):
     ovs_helper: components.OVSHelper | None = None
     nvipam: components.NVIPAM | None = None
     cni_installer: components.Installer | None = None
+    core_dns: Annotated[components.CoreDNS | None, Field(alias="coreDNS")] = None
     sfc_controller: components.ChainController | None = None
-    kamaji_cluster_manager: components.Controller | None = None
+    kamaji_cluster_manager: KamajiClusterManager | None = None
     static_cluster_manager: components.Controller | None = None
     node_sriov_device_plugin_controller: Annotated[
         components.HostDevicePluginController | None, Field(alias="nodeSRIOVDevicePluginController")
@@ -191,6 +180,9 @@ class DPFOperatorConfigStatus(Model):
     conditions: Conditions = None
     observed_generation: ObservedGeneration = None
     version: str | None = None
+    target_version: str | None = None
+    """The version that an upgrade goes to."""
+    security: SecurityStatus | None = None
 
 
 class DPFOperatorConfig(Model):

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
+from schemas.resources.dpf.device import FactoryReset
 from schemas.resources.dpf.operator_components import Container, Image, Replicated
 from schemas.resources.dpf.types import Int32, Name
 from schemas.resources.model import Model, validated
@@ -34,6 +35,10 @@ class RedfishInstaller(Model):
     bfb_registry: ImageRegistry | None = None
     skip_dpu_node_discovery: Annotated[bool, Field(alias="skipDPUNodeDiscovery")] = True
     """Whether a found DPU gets no DPUNode."""
+    discovered_dpu_device_bmc_factory_reset_policy: Annotated[
+        FactoryReset | None, Field(alias="discoveredDPUDeviceBMCFactoryResetPolicy")
+    ] = None
+    """The policy of DPUDevices that a discovery makes."""
 
 
 class InstallInterfaces(Model):
@@ -96,6 +101,10 @@ class ProvisioningController(Replicated):
     multi_dpu_operations_sync_wait_time: Annotated[Duration, Field(alias="multiDPUOperationsSyncWaitTime")] = "30s"
     """The time that the first DPU of a host waits for others, so that they share a drain and a reboot."""
     max_unavailable_dpu_nodes: Annotated[Int32, Field(alias="maxUnavailableDPUNodes", ge=1)] = 50
+    os_install_retries: Annotated[Int32 | None, Field(ge=1)] = None
+    """By default 2."""
+    pre_install_agent_registration_timeout: Duration = "30s"
+    """The time that the agent of a DPU has to report before the system is installed again."""
     os_install_timeout: Duration | None = None
     """By default 60 minutes."""
     firmware_update_timeout: Duration | None = None
