@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 API_NEMESIS = "api-nemesis"
 """The author of these faults."""
-HOUR_S = 3_600.0
+AWAY = "API server away"
 API_FAULT_WEIGHTS: Mapping[str, int] = {
     "slow": 3,
     "away": 3,
@@ -39,17 +39,15 @@ API_FAULT_WEIGHTS: Mapping[str, int] = {
     "restore": 2,
 }
 """The relative frequency of each kind of fault. A kind names the method of `ApiInjection` that injects the fault."""
-AWAY_FOR_AN_HOUR: Mapping[str, int] = {"away_for_an_hour": 1}
 
 
 class ApiNemesis:
     """Injects faults of the API server until it is cancelled."""
 
-    def __init__(self, world: World, cluster: SourceCluster, every_s: float, weights: Mapping[str, int]) -> None:
+    def __init__(self, world: World, cluster: SourceCluster, every_s: float) -> None:
         self._world = world
         self._cluster = cluster
         self._every_s = every_s
-        self._weights = weights
         self._backups: list[Saved] = [cluster.api.save()]
 
     async def run(self) -> None:
@@ -58,11 +56,14 @@ class ApiNemesis:
                 tasks.create_task(ApiInjection(self._world, action, self._cluster, self._backups).inject())
 
     def _draw(self, rng: random.Random) -> tuple[float, str]:
-        return rng.expovariate(1 / self._every_s), rng.choices(list(self._weights), list(self._weights.values()))[0]
+        kinds, weights = list(API_FAULT_WEIGHTS), list(API_FAULT_WEIGHTS.values())
+        return rng.expovariate(1 / self._every_s), rng.choices(kinds, weights)[0]
 
 
 class ApiInjection(InjectionBase):
     """The injection of one fault into the API server."""
+
+    _is_outside = True
 
     def __init__(self, world: World, action: Action, cluster: SourceCluster, backups: list[Saved]) -> None:
         super().__init__(world, action)
@@ -78,13 +79,8 @@ class ApiInjection(InjectionBase):
             self._api.faults.latency_s = 0.0
 
     async def _away(self) -> None:
-        await self._be_away(self._rng.choice((2.0, 15.0, 60.0)))
-
-    async def _away_for_an_hour(self) -> None:
-        await self._be_away(HOUR_S)
-
-    async def _be_away(self, seconds: float) -> None:
-        with self._injecting("API server away", seconds):
+        seconds = self._rng.choice((2.0, 15.0, 60.0))
+        with self._injecting(AWAY, seconds):
             self._api.go_down()
             await asyncio.sleep(seconds)
             self._api.faults.is_down = False

@@ -153,12 +153,15 @@ class Alarm(_HistoryEntry, frozen=True):
 
 
 class FaultInjected(_HistoryEntry, frozen=True):
-    """A fault was injected into a target during an interval."""
+    """A fault was injected into a target during an interval. A fault with `is_outside` affects a source cluster only,
+    and so is no reason for a command to fail.
+    """
 
     kind: str
     target: str
     from_s: float
     to_s: float
+    is_outside: bool = False
 
 
 class ProcessUptime(_HistoryEntry, frozen=True):
@@ -298,14 +301,16 @@ class History:
         return self._entries.get(kind, [])
 
     @contextmanager
-    def injecting(self, clock: Callable[[], float], kind: str, target: str, *details: object) -> Iterator[None]:
+    def injecting(
+        self, clock: Callable[[], float], kind: str, target: str, *details: object, is_outside: bool = False
+    ) -> Iterator[None]:
         """Record a fault that is in effect during the context, and count it by its kind."""
         from_s = clock()
         self.note(from_s, kind, target, *details)
         try:
             yield
         finally:
-            self.add(FaultInjected(kind, target, from_s, clock()))
+            self.add(FaultInjected(kind, target, from_s, clock(), is_outside))
 
     def copy(self) -> History:
         """A copy that can be extended, without the readable log."""

@@ -58,6 +58,9 @@ class Nemesis:
 class InjectionBase:
     """The injection of one fault, by the method that the kind of the fault names."""
 
+    _is_outside = False
+    """Whether the fault affects a source cluster only."""
+
     def __init__(self, world: World, action: Action) -> None:
         self._world = world
         self._deed = action
@@ -70,7 +73,8 @@ class InjectionBase:
         """Record the fault during the context. The first detail is its target."""
         self._describe(kind, *details)
         target, *others = [*details, ""][: max(len(details), 1)]
-        return self._world.history.injecting(current_loop().time, kind, str(target), *others)
+        clock = current_loop().time
+        return self._world.history.injecting(clock, kind, str(target), *others, is_outside=self._is_outside)
 
     def _note(self, what: str, *details: object) -> None:
         self._describe(what, *details)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Mapping
+from math import inf
 from typing import NamedTuple
 
 from drivers.backends import simulated, simulated_bmc
@@ -31,7 +32,7 @@ class ClusterPlan(NamedTuple):
     switches_mode: bool = False
     """Whether the edges change that mode once."""
     is_away_for_an_hour: bool = False
-    """Whether an absence of an hour is the only kind of fault."""
+    """Whether the only fault is an absence that begins early, and ends once the plane is at rest without the server."""
 
 
 class Plan(NamedTuple):
@@ -61,6 +62,7 @@ class Plan(NamedTuple):
 
 
 PARTITIONS = 3
+HOUR_S = 3_600.0
 
 ALL = frozenset({"api", "relay", "provisioner"})
 DECISIONS = frozenset({"decisions"})
@@ -152,6 +154,18 @@ def with_cluster(plan: Plan, rng: random.Random) -> Plan:
     modes: tuple[Mode | None, ...] = ("assign", "beside", "assign", "beside", None)
     cluster = cluster._replace(cliques=rng.choice(modes), switches_mode=rng.random() < 0.5)
     return plan._replace(processes=processes, cluster=cluster)
+
+
+def with_an_hour_away(seed: int) -> Plan:
+    """A small plan with a low load, in which the API server is away for more than an hour."""
+    return standard(seed, HOUR_S, 0)._replace(
+        processes=(ALL | KUBERNETES, KUBERNETES, DECISIONS),
+        zones=_zones(3),
+        dpus_per_zone=1,
+        pause_s=60.0,
+        fault_interval_s=600.0,
+        cluster=ClusterPlan(pause_s=2.0, fault_interval_s=inf, is_away_for_an_hour=True),
+    )
 
 
 def without_cluster(plan: Plan) -> Plan:

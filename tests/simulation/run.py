@@ -30,6 +30,11 @@ in the time of the log.
 """
 
 FIRST_CHECK_S = 5.0
+CHECK_S = 60.0
+RESTS_WITHIN_CHECKS = 6
+"""How many times CHECK_S the plane may take to come to rest without an API server."""
+OF_SOURCE_CLUSTERS = frozenset({"I27", "I28", "I29"})
+"""The invariants that depend on API servers of source clusters."""
 
 
 CHECK_PAUSE_FACTOR = 1.6
@@ -95,6 +100,9 @@ async def _run(plan: Plan, director: Director, converges_within_s: float) -> Res
     world, result = World(plan, director), Result(plan.seed)
     await world.run_with_faults()
     await world.heal()
+    if world.is_away:
+        result.faults = await _judge_without_api_server(world)
+        world.let_return()
     healed_at = loop.time()
     check_pause_s = FIRST_CHECK_S
     while True:
@@ -105,8 +113,9 @@ async def _run(plan: Plan, director: Director, converges_within_s: float) -> Res
         is_late = result.converged_s > converges_within_s + world.ahead_ms / 1000
         if not is_late and not await world.has_no_new_records():
             continue
-        result.faults = await judge(world)
-        if not result.faults or is_late or await judge(world, at_rest=False):
+        found = await judge(world)
+        if not found or is_late or await judge(world, at_rest=False):
+            result.faults += found
             break
     records = await read_everything(world)
     result.digest = xxh3_128(repr((sorted(records.items()), world.history.digest())).encode()).hexdigest()
@@ -117,6 +126,19 @@ async def _run(plan: Plan, director: Director, converges_within_s: float) -> Res
     result.faults += list(world.faults())
     result.actions = director.done if result.faults else []
     return result
+
+
+async def _judge_without_api_server(world: World) -> list[str]:
+    """The faults of a plane that is at rest without the API server of its source cluster, except in what depends on
+    that server.
+    """
+    for _ in range(RESTS_WITHIN_CHECKS):
+        await _thaw_all(world)
+        await asyncio.sleep(CHECK_S)
+        found = [fault for fault in await judge(world) if fault.partition(":")[0] not in OF_SOURCE_CLUSTERS]
+        if not found and await world.has_no_new_records():
+            break
+    return [f"without the API server: {fault}" for fault in found]
 
 
 async def _thaw_all(world: World) -> None:

@@ -41,6 +41,7 @@ CLUSTER = "cluster"
 SOURCE = "east"
 HOSTS = [f"host-{number}" for number in range(40)]
 POLICY_NAMES = ("p0", "p1", "edge-policy")
+STATUS_WRITTEN = "status written"
 WITH_STATUS = (*KINDS, COMPUTE_DOMAIN)
 """The kinds of which the plane writes the status."""
 LABEL_VALUES = ("web", "db", "gold")
@@ -322,7 +323,7 @@ class SourceCluster:
         self._history.add(
             StatusCommitted(at_s, SOURCE, plural, about["name"], about["uid"], dict(statuses[0]), dict(statuses[1]))
         )
-        self._history.note(at_s, "status written", plural, about["name"], about["resourceVersion"])
+        self._history.note(at_s, STATUS_WRITTEN, plural, about["name"], about["resourceVersion"])
 
     def final_objects(self) -> list[FinalObject]:
         """The objects of the plane's own kinds, and those of cliques."""

@@ -15,6 +15,7 @@ from tests.simulation.checkers import clique_objects, source_nodes, statuses
 from tests.simulation.history import (
     CliqueCommitted,
     CliqueModeSet,
+    FaultInjected,
     FinalObject,
     NodeCommitted,
     NodesHidden,
@@ -132,6 +133,19 @@ def test_a_tenth_of_the_writes_may_repeat_a_status() -> None:
     assert not list(statuses.check_amplification(run.evidence()))
     run.wrote({"nodes": 2}, {"nodes": 2})
     assert len(list(statuses.check_amplification(run.evidence()))) == 1
+
+
+def test_after_an_absence_of_an_hour_each_object_may_be_written_once() -> None:
+    run = ClusterRun()
+    run.wrote({"nodes": 1}, {"nodes": 2}, count=3)
+    run.now_s = 4_000.0
+    run.history.add(FaultInjected("API server away", "", 100.0, 4_000.0, is_outside=True))
+    run.wrote({"nodes": 2}, {"nodes": 3})
+    assert not list(statuses.check_return(run.evidence()))
+    run.wrote({"nodes": 3}, {"nodes": 4})
+    assert list(statuses.check_return(run.evidence())) == [
+        "after an absence, 2 statuses of 1 objects were written",
+    ]
 
 
 def test_a_zone_needs_an_object_with_the_counts_of_the_folds() -> None:

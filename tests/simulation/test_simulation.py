@@ -12,7 +12,7 @@ import pytest
 from tests.simulation.__main__ import main
 from tests.simulation.checkers import INVARIANTS
 from tests.simulation.figures import MUST_HAPPEN, figures
-from tests.simulation.plan import plan_of, standard
+from tests.simulation.plan import HOUR_S, plan_of, standard, with_an_hour_away
 from tests.simulation.run import Result, simulate, simulate_plan
 from tests.simulation.seeds import FAULTY_S, FRESH, KNOWN
 
@@ -61,6 +61,13 @@ def test_the_standard_fleet_has_no_faults_and_reports_its_load() -> None:
     result = simulate_plan(plan)
     assert not result.faults, "\n".join(result.faults)
     assert f"{result.counts['invoke'] / result.virtual_s:.2f} commands per simulated second" in figures(plan, result)
+
+
+def test_without_an_api_server_for_an_hour_the_plane_goes_on_and_on_return_writes_each_status_once() -> None:
+    result = simulate_plan(with_an_hour_away(1))
+    assert not [*result.faults, *result.invalid], "\n".join([*result.faults, *result.invalid])
+    assert result.virtual_s > HOUR_S
+    assert result.counts["statuses written on return"]
 
 
 def test_a_batch_prints_its_counts_and_the_checked_invariants(capsys: pytest.CaptureFixture[str]) -> None:

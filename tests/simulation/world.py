@@ -27,16 +27,16 @@ from eventstore.replicas.replica import Answer
 from projections.kubernetes.clique_objects import Mode
 from schemas.events import DpuRegistered, Envelope, Event
 from tests.simulation.agents import AgentHost
-from tests.simulation.api_faults import API_FAULT_WEIGHTS, AWAY_FOR_AN_HOUR, ApiNemesis
+from tests.simulation.api_faults import AWAY, ApiNemesis
 from tests.simulation.broker import Broker, DirectedLog
 from tests.simulation.clients import Client
 from tests.simulation.devices import SimulatedRegistrar, WatchedFleet
-from tests.simulation.history import History
+from tests.simulation.history import FaultInjected, History
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.plan import PARTITIONS, ClusterPlan, Plan
 from tests.simulation.process import Process
 from tests.simulation.script import Director
-from tests.simulation.source_cluster import SourceCluster
+from tests.simulation.source_cluster import STATUS_WRITTEN, SourceCluster
 from tests.simulation.watching import watch
 from tests.simulation.workload import Request
 from tests.support.virtual_loop import current_loop
@@ -47,6 +47,10 @@ REGISTRATION_S = 60.0
 verdict.
 """
 
+ACTIVE_S = 60.0
+"""Duration of the changes of a source cluster before a long absence of its API server."""
+SETTLED_S = 60.0
+"""Time between these changes and the absence."""
 
 BMC_SCHEME = "simulated"
 """The scheme of BMC addresses. The backend is that of production."""
@@ -83,6 +87,9 @@ class World:
         self.apis = [process for process in self.processes if "api" in process.roles]
         self.clients = [self._client(f"client-{number}") for number in range(plan.clients)]
         self._operator_rng = self.rng("operator")
+        self._away_since_s: float | None = None
+        self._written_before: int | None = None
+        """Number of status writes before the return of the API server from a long absence."""
         self._registrations: list[asyncio.Task[None]] = []
         """The registrations of agents. They are repeated until a process is up."""
         self._operator = self._client("operator")
@@ -153,17 +160,44 @@ class World:
 
     def _cluster_work(self) -> Iterator[Coroutine[Any, Any, None]]:
         """The work of the source cluster during the fault phase: its changes, and the faults of its API server."""
-        if self.cluster is not None and self.plan.cluster is not None:
+        if self.cluster is None or self.plan.cluster is None:
+            return
+        if self.plan.cluster.is_away_for_an_hour:
+            yield self._go_away(self.cluster)
+        else:
             yield self.cluster.run(self.director, self.plan.seed)
             if self.cluster.driver is not None:
                 yield self.cluster.driver.run(self.director, self.plan.seed)
-            weights = AWAY_FOR_AN_HOUR if self.plan.cluster.is_away_for_an_hour else API_FAULT_WEIGHTS
-            yield ApiNemesis(self, self.cluster, self.plan.cluster.fault_interval_s, weights).run()
+            yield ApiNemesis(self, self.cluster, self.plan.cluster.fault_interval_s).run()
+
+    async def _go_away(self, cluster: SourceCluster) -> None:
+        """Change objects for a while. Some time later, end the API server until `let_return`."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ACTIVE_S):
+                await cluster.run(self.director, self.plan.seed)
+        await asyncio.sleep(SETTLED_S)
+        cluster.api.go_down()
+        self._away_since_s = current_loop().time()
+
+    def let_return(self) -> None:
+        """End an absence of the API server that lasts until the plane is at rest."""
+        assert self.cluster is not None and self._away_since_s is not None
+        from_s, to_s = self._away_since_s, current_loop().time()
+        self._away_since_s = None
+        self._written_before = self.history.counts[STATUS_WRITTEN]
+        self.history.add(FaultInjected(AWAY, "", from_s, to_s, is_outside=True))
+        self.history.note(to_s, AWAY, to_s - from_s)
+        self.cluster.heal()
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the API server is away until `let_return`."""
+        return self._away_since_s is not None
 
     async def heal(self) -> None:
         """End all faults and start every process."""
         self.history.note(current_loop().time(), "healed")
-        if self.cluster is not None:
+        if self.cluster is not None and not self.is_away:
             self.cluster.heal()
         self.log.is_sound = True
         self.fleet.faults = NO_DEVICE_FAULTS
@@ -305,6 +339,8 @@ class World:
             fault_counts.never_landed,
         )
         counts["restamped records"] = fault_counts.restamped
+        if self._written_before is not None:
+            counts["statuses written on return"] = counts[STATUS_WRITTEN] - self._written_before
         counts["records"] = sum(map(len, records.values()))
         for partition, found in records.items():
             counts[f"{partition.topic} records"] += len(found)

@@ -184,7 +184,7 @@ INVARIANTS = (
         "I28",
         "statuses of objects equal the folds, never go back, have at most 2 kB, and are written only when they change",
         (statuses.check_forward, statuses.check_amplification),
-        (statuses.check_shown,),
+        (statuses.check_shown, statuses.check_return),
     ),
     Invariant(
         "I29",

@@ -16,12 +16,13 @@ from projections.name_ranges import fold_names
 from schemas.resources.dpu_rack import DPU_RACK, MAX_STATUS_BYTES
 from schemas.resources.rule_policy import RULE_POLICY
 from tests.simulation.checkers.evidence import Evidence
-from tests.simulation.history import FinalObject, StatusCommitted
+from tests.simulation.history import FaultInjected, FinalObject, StatusCommitted
 
 Found = Iterator[str]
 
 AMPLIFICATION = 1.1
 """Maximum status writes per change of a status, also under faults."""
+AWAY, HOUR_S = "API server away", 3_600.0
 REPEATED_MIN = 4
 """Repeated writes that a short run may have, whatever its number of changes."""
 
@@ -44,6 +45,18 @@ def check_amplification(run: Evidence) -> Found:
     if len(repeated) > max(REPEATED_MIN, (AMPLIFICATION - 1) * changes):
         shown = sorted({f"{write.kind} {write.name}" for write in repeated})[:3]
         yield f"{len(repeated)} of {len(writes)} writes of statuses changed nothing: {shown}"
+
+
+def check_return(run: Evidence) -> Found:
+    """I28, at rest: after an absence of an API server of an hour, in which changes have accumulated, each object is
+    written once.
+    """
+    for absence in run.history.of(FaultInjected):
+        if absence.kind == AWAY and absence.to_s - absence.from_s >= HOUR_S:
+            writes = [write for write in run.history.of(StatusCommitted) if write.at_s >= absence.to_s]
+            objects = {(write.kind, write.name) for write in writes}
+            if len(writes) > AMPLIFICATION * len(objects):
+                yield f"after an absence, {len(writes)} statuses of {len(objects)} objects were written"
 
 
 def check_shown(run: Evidence) -> Found:

@@ -26,7 +26,7 @@ def invalid(history: History) -> Iterator[str]:
     fault_free = [
         command_id
         for command_id, at_s in sent.items()
-        if not any(fault.from_s <= at_s <= fault.to_s + AFTERMATH_S for fault in faults)
+        if not any(not fault.is_outside and fault.from_s <= at_s <= fault.to_s + AFTERMATH_S for fault in faults)
     ]
     known = answered | {found.command_id for found in history.of(AttemptFailed)}
     definite = sum(command_id in known for command_id in fault_free)
