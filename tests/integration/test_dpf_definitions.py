@@ -22,12 +22,13 @@ from drivers.kubernetes.client import connect
 from schemas.kubernetes.api import ApiError, KubernetesApi
 from schemas.resources.crds import definition
 from schemas.resources.dpf import KINDS
-from schemas.resources.validation import validate
+from schemas.resources.validation import Validated, schema_of, validate
 from tests.support.dpf_manifests import OLD, Given, manifests
 from tests.support.dpf_mutations import Mutated, mutated
 from tests.support.kubernetes.cluster import ControlPlane
 from tests.support.kubernetes.fixtures import DPF_CRDS
 from tests.support.kubernetes.requests import DEFINITIONS, create_namespace, install
+from tests.support.schema_examples import example
 
 DRY_RUN = "?dryRun=All&fieldValidation=Strict"
 NAMESPACE = "lab"
@@ -71,10 +72,17 @@ class Server:
         for path, uid in self._stored.items():
             self._runner.run(self._api.delete(path, uid=uid))
 
-    def replace(self, given: Given, manifest: Mapping[str, Any]) -> None:
-        """Replace an object in a dry run."""
-        path = given.kind.path(NAMESPACE, given.manifest["metadata"]["name"])
-        self._runner.run(self._api.replace(path + DRY_RUN, manifest))
+    def replace(self, given: Given, manifest: Mapping[str, Any], part: str = "") -> dict[str, Any]:
+        """The object that a dry run replaces, or its status."""
+        path = given.kind.path(NAMESPACE, given.manifest["metadata"]["name"], part)
+        found: dict[str, Any] = json.loads(self._runner.run(self._api.replace(path + DRY_RUN, manifest)))
+        return found
+
+
+def more_than_the_server(found: Validated) -> list[str]:
+    """The faults of a manifest that the server accepts, but for one sort: a list in the place of a string that has a
+    format. The server's library checks neither there, and readers of the object could not use it."""
+    return [str(fault) for fault in found.faults if not fault.sentence.startswith("must be a string, but is [")]
 
 
 @pytest.fixture(scope="module")
@@ -107,8 +115,9 @@ def test_a_changed_manifest_is_accepted_by_both_or_refused_by_both(server: Serve
         assert error.status in (400, 422), error
         assert found.faults, f"only the server refuses: {error}"
         return
-    assert [str(fault) for fault in found.faults] == []
-    assert created.get("spec") == found.manifest.get("spec")
+    assert more_than_the_server(found) == []
+    if not found.faults:
+        assert created.get("spec") == found.manifest.get("spec")
 
 
 @seed(24_10)
@@ -124,7 +133,41 @@ def test_a_changed_object_is_accepted_by_both_or_refused_by_both(server: Server,
         assert error.status in (400, 422), error
         assert found.faults, f"only the server refuses: {error}"
         return
+    assert more_than_the_server(found) == []
+
+
+def with_statuses() -> list[Given]:
+    """A manifest of each kind that has a status, with every field of the status."""
+    found = {given.kind.name: given for given in manifests() if given.kind.has_status}
+    return [
+        each._replace(manifest={**each.manifest, "status": example(schema_of(each.kind)["properties"]["status"])})
+        for each in found.values()
+    ]
+
+
+@pytest.mark.parametrize("each", with_statuses(), ids=str)
+def test_the_server_accepts_a_status_with_every_field(server: Server, each: Given) -> None:
+    stored = server.store(each._replace(manifest={**each.manifest, "status": None}))
+    written = {**stored, "status": each.manifest["status"]}
+    found = validate(each.kind, written, stored, with_status=True)
     assert [str(fault) for fault in found.faults] == []
+    assert server.replace(each, written, "status").get("status") == found.manifest["status"]
+
+
+@seed(24_10)
+@settings(max_examples=EXAMPLES // 2, suppress_health_check=list(HealthCheck), database=None)
+@given(mutated(with_statuses(), "status"))
+def test_a_changed_status_is_accepted_by_both_or_refused_by_both(server: Server, each: Mutated) -> None:
+    stored = server.store(each.given._replace(manifest={**each.given.manifest, "status": None}))
+    changed = {**copy.deepcopy(stored), "status": each.manifest.get("status")}
+    found = validate(each.given.kind, changed, stored, with_status=True)
+    try:
+        server.replace(each.given, changed, "status")
+    except ApiError as error:
+        assert error.status in (400, 422), error
+        assert found.faults, f"only the server refuses: {error}"
+        return
+    assert more_than_the_server(found) == []
 
 
 @pytest.fixture(scope="module")

@@ -63,12 +63,12 @@ class _Place(NamedTuple):
 
 
 @st.composite
-def mutated(draw: st.DrawFn, chosen: list[Given]) -> Mutated:
-    """A changed manifest of one of these."""
+def mutated(draw: st.DrawFn, chosen: list[Given], part: str = "spec") -> Mutated:
+    """A changed manifest of one of these; the changes are in one part of it."""
     given = draw(st.sampled_from(chosen))
     manifest = copy.deepcopy(dict(given.manifest))
     for _ in range(draw(st.integers(1, 2))):
-        place = draw(st.sampled_from(list(_places(manifest, "spec"))))
+        place = draw(st.sampled_from(list(_places(manifest, part))))
         match draw(st.sampled_from(("drop", "set", "set", "add", "move"))):
             case "drop":
                 del place.holder[place.key]
@@ -78,9 +78,9 @@ def mutated(draw: st.DrawFn, chosen: list[Given]) -> Mutated:
                 name = draw(st.sampled_from(("unknown", "name", "force", "device", place.key)))
                 place.holder[name] = copy.deepcopy(draw(st.sampled_from(VALUES)))
             case _:
-                other = draw(st.sampled_from(list(_places(manifest, "spec"))))
+                other = draw(st.sampled_from(list(_places(manifest, part))))
                 place.holder[place.key] = copy.deepcopy(other.holder[other.key])
-        if not manifest.get("spec"):
+        if not manifest.get(part):
             break
     return Mutated(given, manifest)
 
