@@ -103,7 +103,13 @@ def place_of(found: CliqueObject | None) -> LogPlace:
 def clique_rows(
     state: CliquesState, of: CliqueId, shown: CliqueObject | None, pods: DaemonPods, mode: Mode
 ) -> CliqueRows:
-    """The rows of a clique's object. `shown` is the present object; None if it does not exist."""
+    """The rows of a clique's object. `shown` is the present object; None if it does not exist.
+
+    A missing object is not created for deleted pods, whose claims are about to end. Without an owner that exists, the
+    garbage collector would never delete it.
+    """
+    if shown is None and _are_deleted(state, of, pods):
+        return CliqueRows([], {}, frozenset())
     live = pods.newest_by_node(of.domain, of.clique)
     rows: dict[str, DaemonRow] = {}
     faults: dict[str, str] = {}
@@ -185,11 +191,12 @@ def owners_of(
 ) -> list[OwnerReference]:
     """The owners of a clique's object: its present owners except deleted pods, and the pods of its rows.
 
-    An object without rows keeps its owners, so that the garbage collector finds all of them gone.
+    An object without rows, or with rows of deleted pods only, keeps its owners, so that the garbage collector finds all
+    of them gone.
     """
     uids = {member.uid: None for _, member, _ in _holders(state, of)}
     owners = list((shown.metadata.owner_references if shown is not None else None) or ())
-    if uids and pods.lists:
+    if uids and pods.lists and not _are_deleted(state, of, pods):
         owners = [owner for owner in owners if owner.kind != "Pod" or owner.uid in pods.by_uid or owner.uid in uids]
     present = {owner.uid for owner in owners}
     for uid in uids:
@@ -265,6 +272,11 @@ def _holders(state: CliquesState, of: CliqueId) -> Iterator[tuple[int, CliqueMem
     found = state.cliques.get(of.key)
     for index, node in sorted(found.holders.items()) if found is not None else ():
         yield index, state.members.rows[f"{of.key}/{node}"], node_name(node)
+
+
+def _are_deleted(state: CliquesState, of: CliqueId, pods: DaemonPods) -> bool:
+    """Whether the pods of all claims of a clique were deleted."""
+    return all(member.uid in pods.gone for _, member, _ in _holders(state, of))
 
 
 def _is_claiming(state: CliquesState, of: CliqueId, name: str, pods: DaemonPods) -> bool:

@@ -428,3 +428,44 @@ async def test_a_row_without_a_pod_is_not_written_again_beside_the_controller_th
 async def _has_address(east: CliqueCluster, domain: str, wanted: str) -> bool:
     member = east.state(domain).member(f"{domain}/{CLIQUE}", "n0")
     return member is not None and member.address == wanted
+
+
+async def test_an_object_is_not_created_again_for_pods_that_are_deleted() -> None:
+    """The garbage collector deletes the object before the claims of its pods have ended."""
+    async with simulated() as east:
+        domain = await east.create_domain()
+        east.start_edge()
+        await fill(east, domain, 2)
+        found = await east.clique(domain)
+        assert found is not None
+        east.plane.log.failures.append_error = LogUnavailable("no leader")
+        for node in ("n0", "n1"):
+            await east.delete_pod(node)
+        path = COMPUTE_DOMAIN_CLIQUE.path(east.namespace, f"{domain}.{CLIQUE}")
+        await east.api.delete(path, uid=found["metadata"]["uid"])
+        await asyncio.sleep(5.0)
+        assert east.folded(domain) == {"n0": 0, "n1": 1}
+        assert await east.clique(domain) is None
+        east.plane.log.failures.append_error = None
+        await asyncio.sleep(20.0)
+        assert (east.folded(domain), await east.clique(domain)) == ({}, None)
+
+
+async def test_an_object_whose_last_pod_is_deleted_keeps_an_owner() -> None:
+    """A garbage collector deletes the object only if it has owners."""
+    async with simulated() as east:
+        domain = await east.create_domain()
+        east.start_edge()
+        await fill(east, domain, 1)
+        server(east).faults.refuse(503, "replace", times=1_000, within=CLIQUES_PLURAL)
+        await east.delete_pod("n0")
+        await east.create_pod("n0", domain, address(5))
+        await asyncio.sleep(2.0)
+        east.plane.log.failures.append_error = LogUnavailable("no leader")
+        await east.delete_pod("n0")
+        server(east).faults._refusals[:] = []
+        await asyncio.sleep(120.0)
+        east.plane.log.failures.append_error = None
+        await east.until_indices(domain, {})
+        found = await east.clique(domain)
+        assert found is not None and found["metadata"]["ownerReferences"]
