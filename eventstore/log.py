@@ -22,6 +22,7 @@ FLEET = "fleet"
 INSTALLS = "installs"
 REPLICAS = "replicas"
 DECISIONS = "decisions"
+RESOURCES = "resources"
 
 MAX_RECORD_BYTES = 1 << 20
 """Maximum size of key, value and headers of one record, on every engine alike."""

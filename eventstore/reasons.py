@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from enum import StrEnum
 
-_FIELD = re.compile(r"([a-z][\w.-]*)(?: key|\[[^\]]*\])?: ")
+_FIELD = re.compile(r"([a-z][\w.-]*)(?:\[[^\]]*\])?(?: key)?: ")
 _LONGEST = 253
 """Maximum number of characters of a value; the rest is cut off. Fold states store refusals, and the values come from
 records of any length.
@@ -84,6 +84,10 @@ class Reason(StrEnum):
     HOLD_SUPERSEDED = "HOLD_SUPERSEDED", "A later command stated the same policy, labels or budget."
     HOLD_CHANGED = "HOLD_CHANGED", "The hash is not the present one of the hold: look at it again."
     APPROVER_IS_REQUESTER = "APPROVER_IS_REQUESTER", "The principal requested the change, so others must approve it."
+
+    RESOURCE_NOT_FOUND = "RESOURCE_NOT_FOUND", "No object of this kind and name exists."
+    RESOURCE_CHANGED = "RESOURCE_CHANGED", "The object has `generation`, and the request was made from another one."
+    RESOURCE_DELETED = "RESOURCE_DELETED", "The object is being deleted, and cannot change before it is gone."
 
     OUT_OF_ORDER = "OUT_OF_ORDER", "The plane's own record was folded already, or an earlier one was not."
 

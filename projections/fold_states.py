@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-from eventstore.log import FLEET_0, INSTALLS, ZONES, Partition
+from eventstore.log import FLEET_0, INSTALLS, RESOURCES, ZONES, Partition
 from projections.cliques.state import CliquesState
 from projections.fleet.state import FleetState
 from projections.installs.rows import InstallsState
+from projections.resources.state import ResourcesState
 from projections.zones.state import ZonesState
 
 
@@ -59,4 +60,9 @@ class FoldStates:
 
     def installs_at(self, partition: Partition) -> InstallsState:
         state: InstallsState = self._folded.state(partition)
+        return state
+
+    def resources(self, source: str) -> ResourcesState:
+        """The state of the partition that the objects of a source are in."""
+        state: ResourcesState = self._folded.state(self._folded.partition_for(RESOURCES, source))
         return state

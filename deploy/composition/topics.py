@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from eventstore.log import CLIQUES, DECISIONS, FLEET, INSTALLS, REPLICAS, ZONES
+from eventstore.log import CLIQUES, DECISIONS, FLEET, INSTALLS, REPLICAS, RESOURCES, ZONES
 from eventstore.topics import TopicSpec, TopicTable
 from projections.cliques.fold import CliquesFold
 from projections.fleet.fold import FleetFold
 from projections.installs.fold import InstallsFold
+from projections.resources.fold import ResourcesFold
 from projections.zones.fold import ZonesFold
 
 _HOUR_MS = 3_600_000
@@ -40,6 +41,13 @@ TOPICS = TopicTable(
             folds=(FleetFold,),
             readers=frozenset({"api", "relay", "provisioner", "decisions", "kubernetes", READER}),
             writers=frozenset({"api", "kubernetes"}),
+        ),
+        TopicSpec(
+            name=RESOURCES,
+            is_deciding=True,
+            folds=(lambda _: ResourcesFold(),),
+            readers=frozenset({"api", "decisions", READER}),
+            writers=frozenset({"api"}),
         ),
         TopicSpec(
             name=INSTALLS,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
-from eventstore.folding.fold import Decision, ItemOutcome, Outcome
+from eventstore.folding.fold import Decision
 from projections.cliques.state import MAX_CAPACITY, CliquesState, ItemChanges, Since
 from projections.columns import fault_of_length
 from projections.field_checks import (
@@ -22,6 +22,7 @@ from projections.field_checks import (
     check_uid,
     quoted,
 )
+from projections.item_outcomes import merged
 from schemas.events import MAX_COMMAND_BYTES, MAX_ITEMS, Envelope, IndicesClaimed, IndicesReleased
 
 T = TypeVar("T")
@@ -130,27 +131,8 @@ def decide_in_order(
         if decisions[-1].change is not None:
             draft.apply(decisions[-1].change)
     changes = ItemChanges(tuple(decision.change for decision in decisions))
-    outcome = _merged([item.node for item in items], [decision.outcome for decision in decisions])
+    outcome = merged([item.node for item in items], [decision.outcome for decision in decisions])
     return Decision(changes if any(changes.changes) else None, outcome)
-
-
-_PRECEDENCE = ("done", "waiting", "unchanged", "refused")
-"""Codes of outcomes in order of precedence: the code of a record is the first one that any of its items has."""
-
-
-def _merged(nodes: Sequence[str], outcomes: Sequence[Outcome]) -> Outcome:
-    """The outcome of a record, from the outcomes of its items. It lists only the items that have a result, a reason or
-    another code than the record.
-    """
-    first = min(outcomes, key=lambda outcome: _PRECEDENCE.index(outcome.code))
-    items = tuple(
-        ItemOutcome(
-            node, outcome.code, outcome.reason, outcome.reason_code, outcome.reason_fields, result=outcome.result
-        )
-        for node, outcome in zip(nodes, outcomes, strict=True)
-        if outcome.result or outcome.reason or outcome.code != first.code
-    )
-    return Outcome(first.code, first.reason, {}, items, first.reason_code, first.reason_fields)
 
 
 def _expanded(column: Sequence[T], count: int, absent: T) -> Sequence[T]:

@@ -18,6 +18,7 @@ from schemas.events.dpus import *
 from schemas.events.fleet import *
 from schemas.events.installs import *
 from schemas.events.log import *
+from schemas.events.resources import *
 from schemas.events.zones import *
 
 EVENTS: tuple[type[Event], ...] = tuple(

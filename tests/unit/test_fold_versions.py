@@ -44,6 +44,8 @@ NEVER_RETURNED = {
     "event: {} is not an event of the fleet topic": "an event of another topic is quarantined before the fold",
     "event: {} is not an event of the cliques topic": "an event of another topic is quarantined before the fold",
     "event: {} is not an event of the installs topic": "an event of another topic is quarantined before the fold",
+    "event: {} is not an event of the resources topic": "an event of another topic is quarantined before the fold",
+    "name: {} would be more than the {} objects allowed": "it takes 200,000 objects",
     "zone: {} has {} DPUs, the limit": "it takes 100,000 records",
     "name: {} would be more than the {} policies allowed": "it takes 1,000 records",
     "clique: {} has {} nodes in its queue, the limit": "it takes 4,096 records",

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from eventstore.avro.codec import decode, encode
 from eventstore.folding.ledger import AHEAD_MS, KEEP_MS, LATE_MS
 from eventstore.ids import envelope, uuid7
-from eventstore.log import CLIQUES, FLEET, INSTALLS, ZONES, Record
+from eventstore.log import CLIQUES, FLEET, INSTALLS, RESOURCES, ZONES, Record
 from schemas.events import Event, FoldVersionUpgraded, LogCreated
-from tests.support.pinned import cliques, fleet, installs, zones
+from tests.support.pinned import cliques, fleet, installs, resources, zones
 from tests.support.toy_records import POISON
 
 HISTORIES: dict[str, Callable[[], list[Record]]] = {
@@ -23,6 +23,7 @@ HISTORIES: dict[str, Callable[[], list[Record]]] = {
     FLEET: fleet.records,
     CLIQUES: cliques.records,
     INSTALLS: installs.records,
+    RESOURCES: resources.records,
 }
 """The records of a new log by topic. They depend on the present folds, so a pinned log is written only once, when its
 fold version is pinned.

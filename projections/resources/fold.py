@@ -1,0 +1,185 @@
+"""The fold of resources: the objects of each source cluster, or of a plane without Kubernetes, as users want them.
+
+Objects of a Kubernetes cluster are taken as the cluster reports them: it has decided on uid, generation and removal.
+For other objects the fold decides what an API server would: it assigns uid and generation, refuses a change that was
+made from another generation, and keeps a deleted object until no other object refers to it.
+
+What follows from the objects (the DPUs of a DPUSet, the children of a DPUDeployment) is derived from this state and
+never stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from eventstore.folding.fold import (
+    DONE,
+    UNCHANGED,
+    Decision,
+    Outcome,
+    RecordMetadata,
+    normalize,
+    refusal,
+    refused,
+)
+from eventstore.ids import part_id
+from eventstore.log import RESOURCES, Partition
+from eventstore.reasons import Fault, Reason
+from projections.field_checks import quoted
+from projections.item_outcomes import merged
+from projections.resources.items import Applied, Deleted, applied_items, deleted_items
+from projections.resources.state import MAX_OBJECTS, Resource, ResourcesState, Rows, targets
+from schemas.events import Envelope, Event, ResourcesApplied, ResourcesDeleted
+
+__all__ = ["ResourcesFold", "ResourcesState"]
+
+
+class _ItemDecision(NamedTuple):
+    """The new row of an object (None removes it), or no change; and the outcome."""
+
+    outcome: Outcome
+    row: Resource | None = None
+    is_change: bool = False
+
+
+class _Identity(NamedTuple):
+    """The first fields of a row."""
+
+    uid: str
+    generation: int
+    created_ms: int
+
+
+class ResourcesFold:
+    """The resources fold, version 1."""
+
+    topic = RESOURCES
+    version = 1
+    accepts = frozenset({ResourcesApplied.__name__, ResourcesDeleted.__name__})
+
+    def initial_state(self, partition: Partition) -> ResourcesState:
+        return ResourcesState()
+
+    def decide(self, state: ResourcesState, event: Event, at: RecordMetadata) -> Decision:
+        match event:
+            case ResourcesApplied():
+                applied = applied_items(event, at.time_ms)
+                if isinstance(applied, str):
+                    return refusal(applied)
+                decisions = [_apply(state, item, number, event.envelope, at) for number, item in enumerate(applied)]
+                return _decision(state, [item.at.key for item in applied], decisions)
+            case ResourcesDeleted():
+                deleted = deleted_items(event)
+                if isinstance(deleted, str):
+                    return refusal(deleted)
+                decisions = [_delete(state, item, at) for item in deleted]
+                return _decision(state, [item.at.key for item in deleted], decisions)
+            case _:
+                return refusal(f"event: {type(event).__name__} is not an event of the resources topic")
+
+    def evolve(self, state: ResourcesState, change: Rows, at: RecordMetadata) -> None:
+        state.apply(change)
+
+
+def _apply(state: ResourcesState, item: Applied, number: int, said: Envelope, at: RecordMetadata) -> _ItemDecision:
+    known = state.objects.rows.get(item.at.key)
+    if known is None and len(state.objects.rows) + number >= MAX_OBJECTS:
+        reason = f"name: {quoted(item.at.name)} would be more than the {MAX_OBJECTS} objects allowed"
+        return _ItemDecision(refused(Fault(reason, Reason.LIMIT_REACHED, limit=MAX_OBJECTS)))
+    row = _external(item, known, said, at) if item.uid else _local(item, known, number, said, at)
+    if isinstance(row, Outcome):
+        return _ItemDecision(row)
+    outcome = Outcome("done", result={"generation": row.generation})
+    if known is not None and replace(row, changed_ms=0, changed_offset=0, actor="") == replace(
+        known, changed_ms=0, changed_offset=0, actor=""
+    ):
+        return _ItemDecision(replace(outcome, code="unchanged"))
+    return _ItemDecision(outcome, row, is_change=True)
+
+
+def _external(item: Applied, known: Resource | None, said: Envelope, at: RecordMetadata) -> Resource | Outcome:
+    """The row of an object as its cluster reports it, unless the report is older than the row."""
+    if known is not None and known.is_external:
+        newest = (known.created_ms, known.uid, known.generation)
+        if (item.created_ms, item.uid, item.generation) < newest:
+            return Outcome("unchanged", f"generations: a newer state of {quoted(item.at.name)} is known")
+    return _row(item, _Identity(item.uid, item.generation, item.created_ms), said, at)
+
+
+def _local(
+    item: Applied, known: Resource | None, number: int, said: Envelope, at: RecordMetadata
+) -> Resource | Outcome:
+    """The row of an object of a plane without Kubernetes, with uid and generation as an API server assigns them."""
+    if known is None:
+        if item.expected_generation > 0:
+            return refused(_not_found(item))
+        uid = part_id(said.command_id, number + 1) if said.command_id else f"{at.offset}-{number}"
+        return _row(item, _Identity(uid, 1, at.time_ms), said, at)
+    if known.is_external:
+        reason = f"uids: {quoted(item.at.name)} belongs to a Kubernetes cluster, which alone may change it"
+        return refused(Fault(reason, Reason.RESOURCE_CHANGED, generation=known.generation))
+    if known.deleted_ms:
+        return refused(Fault(f"name: {quoted(item.at.name)} is being deleted", Reason.RESOURCE_DELETED))
+    if item.expected_generation not in (-1, known.generation):
+        reason = f"expected_generations: {quoted(item.at.name)} has generation {known.generation}, not"
+        reason = f"{reason} {item.expected_generation}"
+        return refused(Fault(reason, Reason.RESOURCE_CHANGED, generation=known.generation))
+    generation = known.generation + (item.spec != known.spec)
+    return _row(item, _Identity(known.uid, generation, known.created_ms), said, at)
+
+
+def _row(item: Applied, identity: _Identity, said: Envelope, at: RecordMetadata) -> Resource:
+    is_external = bool(item.uid)
+    return Resource(
+        *identity,
+        changed_ms=at.time_ms,
+        changed_offset=at.offset,
+        labels=item.labels,
+        annotations=item.annotations,
+        spec=item.spec,
+        deleted_ms=item.deleted_ms if is_external else 0,
+        is_external=is_external,
+        actor=said.actor,
+    )
+
+
+def _delete(state: ResourcesState, item: Deleted, at: RecordMetadata) -> _ItemDecision:
+    known = state.objects.rows.get(item.at.key)
+    if known is None or item.uid not in ("", known.uid):
+        return _ItemDecision(Outcome("unchanged", str(_not_found(item))))
+    if known.is_external:
+        return _ItemDecision(DONE, None, is_change=True)
+    if known.deleted_ms:
+        return _ItemDecision(UNCHANGED)
+    row = replace(known, deleted_ms=at.time_ms, changed_ms=at.time_ms, changed_offset=at.offset)
+    return _ItemDecision(DONE, row, is_change=True)
+
+
+def _not_found(item: Applied | Deleted) -> Fault:
+    return Fault(f"name: {quoted(item.at.name)} of kind {item.at.kind} does not exist", Reason.RESOURCE_NOT_FOUND)
+
+
+def _decision(state: ResourcesState, keys: Sequence[str], decisions: Sequence[_ItemDecision]) -> Decision:
+    rows = {key: each.row for key, each in zip(keys, decisions, strict=True) if each.is_change}
+    outcomes = [each.outcome for each in decisions]
+    outcome = outcomes[0] if len(outcomes) == 1 else merged(keys, outcomes)
+    return normalize(Decision(_with_removals(state, rows) or None, outcome))
+
+
+def _with_removals(state: ResourcesState, rows: dict[str, Resource | None]) -> dict[str, Resource | None]:
+    """These rows, and the removal of each deleted object that no remaining object refers to."""
+    new_targets = {key: targets(key, row) for key, row in rows.items() if row is not None}
+    pending = [*rows, *(target for key in rows for target in state.targets(key))]
+    while pending:
+        key = pending.pop()
+        row = rows[key] if key in rows else state.objects.rows.get(key)
+        if row is None or not row.deleted_ms or row.is_external:
+            continue
+        earlier = (other for other in state.referrers.get(key, ()) if other not in rows)
+        if next(earlier, None) is None and not any(key in found for found in new_targets.values()):
+            pending += [*new_targets.pop(key, ()), *state.targets(key)]
+            rows[key] = None
+    return rows

@@ -1,0 +1,149 @@
+"""The resources fold compared with an independent model, at every position of random logs.
+
+The model has one dict of objects, and looks for what refers to an object by reading every spec.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import invariant, rule
+
+from projections.resources.state import ResourcesState
+from schemas.events import ResourcesDeleted
+from tests.support.delivered_machine import DELIVERIES, DeliveredMachine
+from tests.support.resources import BFB, DPU_SET, NAMESPACE, DeliveredResources, bfb, dpu_set
+from tests.support.sometimes import Sometimes, sized
+
+NAMES = st.sampled_from(["a", "b", "c"])
+FILES = st.sampled_from(["1", "2"])
+EXPECTED = st.sampled_from([-1, -1, -1, 0, 1, 2])
+SOMETIMES = Sometimes(
+    "an object was created",
+    "a spec changed",
+    "nothing changed",
+    "another generation was expected",
+    "a deleted object could not change",
+    "a deleted object stayed for its referrers",
+    "a deleted object went with its last referrer",
+    *DELIVERIES,
+)
+
+
+class Model:
+    """Objects by kind and name: generation, spec, and whether each is deleted."""
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[str, str], dict[str, Any]] = {}
+
+    def apply(self, kind: str, name: str, spec: str, expected: int) -> str:
+        found = self.objects.get((kind, name))
+        if found is None:
+            if expected > 0:
+                return "refused"
+            self.objects[kind, name] = {"generation": 1, "spec": spec, "deleted": False}
+            return "done"
+        if found["deleted"] or expected not in (-1, found["generation"]):
+            return "refused"
+        if found["spec"] == spec:
+            return "unchanged"
+        found |= {"generation": found["generation"] + 1, "spec": spec}
+        self.sweep()
+        return "done"
+
+    def delete(self, kind: str, *names: str) -> None:
+        for name in names:
+            if (kind, name) in self.objects:
+                self.objects[kind, name]["deleted"] = True
+        self.sweep()
+
+    def sweep(self) -> None:
+        """Remove deleted objects without a referrer, until there is none."""
+        while gone := [at for at, each in self.objects.items() if each["deleted"] and not self.is_used(*at)]:
+            for at in gone:
+                del self.objects[at]
+
+    def is_used(self, kind: str, name: str) -> bool:
+        specs = [json.loads(each["spec"]) for (of, _), each in self.objects.items() if of == DPU_SET]
+        return kind == BFB and any(spec["dpuTemplate"]["spec"]["bfb"]["name"] == name for spec in specs)
+
+
+class ResourcesMachine(DeliveredMachine):
+    log: DeliveredResources
+    sometimes = SOMETIMES
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log = DeliveredResources()
+        self.model = Model()
+
+    @rule(name=NAMES, file=FILES, expected=EXPECTED)
+    def apply_image(self, name: str, file: str, expected: int) -> None:
+        self._apply(BFB, name, bfb(file), expected)
+
+    @rule(name=NAMES, image=NAMES)
+    def apply_set(self, name: str, image: str) -> None:
+        self._apply(DPU_SET, name, dpu_set(image), -1)
+
+    def _apply(self, kind: str, name: str, spec: str, expected: int) -> None:
+        before = self.model.objects.get((kind, name))
+        is_deleted = before is not None and before["deleted"]
+        outcome = self.log.apply(kind, name, spec, expected=expected)
+        assert outcome.code == self.model.apply(kind, name, spec, expected)
+        if outcome.code != "refused":
+            assert outcome.result == {"generation": self.model.objects[kind, name]["generation"]}
+        SOMETIMES.saw("an object was created", before is None and outcome.code == "done")
+        SOMETIMES.saw("a spec changed", before is not None and outcome.code == "done")
+        SOMETIMES.saw("nothing changed", outcome.code == "unchanged")
+        SOMETIMES.saw("another generation was expected", outcome.code == "refused" and not is_deleted)
+        SOMETIMES.saw("a deleted object could not change", outcome.code == "refused" and is_deleted)
+
+    @rule(kind=st.sampled_from([BFB, DPU_SET]), names=st.lists(NAMES, min_size=1, unique=True))
+    def delete(self, kind: str, names: list[str]) -> None:
+        waiting = {at for at, each in self.model.objects.items() if each["deleted"]}
+        self.log.append(self.log.deleted([kind], names))
+        self.model.delete(kind, *names)
+        left = {at for at, each in self.model.objects.items() if each["deleted"]}
+        SOMETIMES.saw("a deleted object stayed for its referrers", len(left - waiting))
+        SOMETIMES.saw("a deleted object went with its last referrer", kind == DPU_SET and len(waiting - left))
+
+    def another(self) -> ResourcesDeleted:
+        return self.log.deleted([BFB], ["a"])
+
+    @invariant()
+    def equals_the_model(self) -> None:
+        rows = self.log.state.objects.rows
+        assert {
+            (kind, name): {"generation": row.generation, "spec": row.spec, "deleted": row.deleted_ms > 0}
+            for key, row in rows.items()
+            for _, kind, _, name in [key.split("/")]
+        } == self.model.objects
+
+    @invariant()
+    def indexes_follow_from_the_rows(self) -> None:
+        copy = ResourcesState()
+        copy.objects.load(self.log.state.objects.rows.items())
+        copy.rederive()
+        for name in ("by_kind", "referrers"):
+            kept, derived = getattr(self.log.state, name), getattr(copy, name)
+            assert {key: set(found) for key, found in kept.items()} == {
+                key: set(found) for key, found in derived.items()
+            }
+
+    def teardown(self) -> None:
+        self.log.delivered.check_replicas()
+
+
+TestResourcesMachine = sized(ResourcesMachine, 30, 40, SOMETIMES)
+
+
+def test_the_namespace_is_part_of_the_identity() -> None:
+    log = DeliveredResources()
+    log.apply(BFB, "a", bfb("1"))
+    log.apply(BFB, "a", bfb("2"), namespaces=["other"])
+    assert [row.spec for row in log.state.objects.rows.values()] == [bfb("1"), bfb("2")]
+    log.apply(DPU_SET, "s", dpu_set("a"), namespaces=["other"])
+    log.delete(BFB, "a")
+    assert log.row(BFB, "a") is None, f"a DPUSet of another namespace than {NAMESPACE} does not refer to it"
