@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 from commands.queries.command_status import CommandStatus
+from deploy.composition.topics import TOPICS
 from eventstore.avro.codec import encode
-from eventstore.log import CLIQUES, FLEET, FLEET_0, ZONES
+from eventstore.log import FLEET_0
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.memory_log import Contents, MemoryLog
 from tests.support.replicas import running, toy_replica
@@ -25,7 +26,7 @@ async def test_a_command_is_unknown_while_the_log_is_unreachable() -> None:
 
     log, issuer = MemoryLog(Contents(4), now_ms), Issuer()
     command, never = issuer.set("a", now_ms=now_ms()), issuer.id(now_ms())
-    async with running(replica := toy_replica(log, now_ms=now_ms, topics=(FLEET, ZONES, CLIQUES))):
+    async with running(replica := toy_replica(log, now_ms=now_ms, topics=TOPICS.deciding)):
         command_status = CommandStatus(replica, now_ms)
         log.failures.is_away = True
         log.contents.add(FLEET_0, now_ms(), b"key", encode(command))
@@ -46,7 +47,7 @@ async def test_a_command_is_unknown_while_a_partition_is_halted() -> None:
         return T0 + round(loop.time() * 1_000)
 
     log, never = MemoryLog(Contents(4), now_ms), Issuer().id(now_ms())
-    async with running(replica := toy_replica(log, now_ms=now_ms, topics=(FLEET, ZONES, CLIQUES))):
+    async with running(replica := toy_replica(log, now_ms=now_ms, topics=TOPICS.deciding)):
         command_status = CommandStatus(replica, now_ms)
         await asyncio.sleep(200)
         assert command_status.answer(never).outcome == pb.OUTCOME_REFUSED
