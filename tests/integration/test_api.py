@@ -376,7 +376,7 @@ async def test_status_names_the_replica_the_log_and_every_partition(plane: Serve
     assert (replica.name, list(replica.roles), replica.version) == ("replica-1", ["api"], "1.2.3")
     assert {part.partition for part in replica.partitions} == {
         "fleet/0",
-        *(f"{topic}/{number}" for topic in ("zones", "cliques", "installs") for number in range(3)),
+        *(f"{topic}/{number}" for topic in ("zones", "cliques", "resources", "installs") for number in range(3)),
     }
     assert (status.log.engine, status.log.partition_count, status.log_id) == ("embedded", 3, plane.replica.log_id)
     assert not status.halted

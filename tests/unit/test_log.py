@@ -32,7 +32,7 @@ def test_every_key_has_a_partition(key: bytes, partition_count: int) -> None:
 
 
 def test_fleet_and_replicas_have_one_partition_for_any_count() -> None:
-    assert [len(TOPICS.partitions(topic, 12)) for topic in TOPICS.names] == [12, 12, 1, 12, 12, 1]
+    assert [len(TOPICS.partitions(topic, 12)) for topic in TOPICS.names] == [12, 12, 1, 12, 12, 12, 1]
     assert TOPICS.partitions(FLEET, 12) == (Partition(FLEET, 0),)
 
 

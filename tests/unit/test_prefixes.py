@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, collapse_addresses
 from itertools import pairwise
-from time import perf_counter
 
 import numpy as np
 import pytest
@@ -29,6 +28,7 @@ from projections.rules.prefixes import (
     pack_ints,
     unpack,
 )
+from tests.support.call_counts import count_calls
 
 TOP4, TOP6 = (1 << 32) - 1, (1 << 128) - 1
 
@@ -180,13 +180,13 @@ def test_a_sequence_of_changes_is_netted_to_the_whole_change(states: list[set[in
     assert netted(change(old, new) for old, new in pairwise(states)) == change(states[0], states[-1])
 
 
-def test_many_changes_of_a_large_set_are_netted_quickly() -> None:
+def test_many_changes_of_a_large_set_are_netted_without_work_per_prefix() -> None:
     """A relay nets the changes since the version that a DPU reports, and a DPU may report any version."""
     keys = [pack_ints([number << 8 | 32], SIZE4) for number in range(200_000)]
     changes = [PrefixChange(b"".join(keys[first : first + 500]), b"", b"", b"") for first in range(0, len(keys), 500)]
-    began_s = perf_counter()
-    assert netted(changes).add4 == b"".join(keys)
-    assert perf_counter() - began_s < 0.15
+    found: list[PrefixChange] = []
+    assert count_calls(lambda: found.append(netted(changes))) < len(keys) / 10
+    assert found[0].add4 == b"".join(keys)
 
 
 @given(st.sets(st.integers(0, 300), max_size=80), st.integers(0, 310), st.booleans())
@@ -203,9 +203,9 @@ def test_the_search_for_an_address_in_a_change_agrees_with_the_set(
     assert _holds(*pair, wanted) == (asked in addresses)
 
 
-def test_the_search_for_an_address_in_a_large_change_is_fast() -> None:
+def test_the_search_for_an_address_in_a_large_change_reads_few_prefixes() -> None:
     """An explanation searches every step in the history of a rule, and every reader may request one."""
     packed = pack_ints(((number << 1) << 8 | 128 for number in range(200_000)), SIZE6)
-    began_s = perf_counter()
-    assert not _holds(b"", packed, (399_999).to_bytes(16, "big"))
-    assert perf_counter() - began_s < 0.03
+    found: list[bool] = []
+    assert count_calls(lambda: found.append(_holds(b"", packed, (399_999).to_bytes(16, "big")))) < 1_000
+    assert found == [False]
