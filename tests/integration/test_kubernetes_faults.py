@@ -166,7 +166,7 @@ async def test_a_pause_that_the_server_asks_for_is_kept(tmp_path: Path, control_
         assert found.names() == named(3)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 async def test_nodes_that_come_and_go_under_broken_watches_end_as_the_server_has_them(
     tmp_path: Path, control_plane: ApiServer, seed: int
 ) -> None:
