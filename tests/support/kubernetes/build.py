@@ -1,4 +1,4 @@
-"""The programs of a Kubernetes control plane, and helm, built once from pinned Go modules into the cache folder.
+"""The programs of a Kubernetes control plane, helm and kwok, built once from pinned Go modules into the cache folder.
 
 `KUBEBUILDER_ASSETS`, the variable of controller-runtime's envtest, names a folder with kube-apiserver, etcd and kubectl
 instead. Go itself comes as a wheel, which is a dependency of the tests. A build takes five minutes on two cores, so
@@ -78,7 +78,14 @@ HELM = GoModule(
         f"{_HELM}pkg/lint/rules.k8sVersionMinor": _MINOR,
     },
 )
-MODULES = (KUBERNETES, HELM)
+KWOK = GoModule(
+    name="kwok",
+    folder=HERE / "kwok",
+    version="0.8.0",
+    packages={"kwok": "sigs.k8s.io/kwok/cmd/kwok"},
+    variables={"sigs.k8s.io/kwok/pkg/consts.Version": "v0.8.0"},
+)
+MODULES = (KUBERNETES, HELM, KWOK)
 NEEDED = ("etcd", "kube-apiserver", "kubectl", "helm")
 """The programs of most tests; the others are built by the tests that need them."""
 SHOWN_EVERY = 200

@@ -25,6 +25,11 @@ from tests.support.kubernetes.build import program
 
 STOP_S = 10.0
 SERVICE_RANGE = "10.0.0.0/24"
+POD_RANGE = "10.128.0.0/9"
+LEASE_S = 40
+"""Duration of the lease of a Node, as kubelets have it; kwok renews it every quarter of this time."""
+CLIENT_LIMITS = ("--kube-api-qps=500", "--kube-api-burst=1000")
+"""Writes per second of a program, above its default of 20 to 50: pods come by the hundred."""
 
 
 class ControlPlane(ApiServer):
@@ -104,6 +109,29 @@ class ControlPlane(ApiServer):
             "--use-service-account-credentials=false",
             "--leader-elect=false",
             "--secure-port=0",
+            *CLIENT_LIMITS,
+        )
+
+    def start_scheduler(self) -> None:
+        """Run kube-scheduler, which assigns pods to Nodes."""
+        self._run(
+            "kube-scheduler",
+            f"--kubeconfig={self.kubeconfig(ADMIN)}",
+            "--leader-elect=false",
+            "--secure-port=0",
+            *CLIENT_LIMITS,
+        )
+
+    def start_kwok(self, *stages: Path) -> None:
+        """Run kwok, which plays the kubelets of all Nodes: their leases, and what these files of stages say."""
+        self._run(
+            "kwok",
+            f"--kubeconfig={self.kubeconfig(ADMIN)}",
+            "--manage-all-nodes=true",
+            f"--node-lease-duration-seconds={LEASE_S}",
+            f"--cidr={POD_RANGE}",
+            "--v=WARN",
+            *(f"--config={path}" for path in stages),
         )
 
     async def ready(self) -> None:

@@ -27,6 +27,7 @@ from tests.support.kubernetes.api_server import ApiServer
 from tests.support.kubernetes.build import NEEDED, BuildFailed, program
 from tests.support.kubernetes.cluster import ControlPlane
 from tests.support.kubernetes.given_cluster import KUBECONFIG, OPTION, ClusterRefused, GivenCluster
+from tests.support.kubernetes.kwok_nodes import CONTROLLERS, STAGES
 from tests.support.kubernetes.requests import create_namespace, get
 
 UPSTREAM_CRDS = "UPSTREAM_CRDS"
@@ -40,6 +41,7 @@ PROGRAMS = {
     "control_plane": NEEDED,
     "own_control_plane": NEEDED,
     "garbage_collected": ("kube-controller-manager",),
+    "kwok_cluster": ("kube-controller-manager", "kube-scheduler", "kwok"),
 }
 """The programs that a fixture needs."""
 
@@ -112,6 +114,16 @@ def own_control_plane(kubernetes_programs: None, tmp_path: Path) -> Iterator[Con
 def garbage_collected(own_control_plane: ControlPlane) -> ControlPlane:
     """An API server for one test, where objects whose owners are gone are deleted."""
     own_control_plane.start_controllers("garbage-collector-controller")
+    return own_control_plane
+
+
+@pytest.fixture
+def kwok_cluster(own_control_plane: ControlPlane) -> ControlPlane:
+    """A cluster for one test, whose scheduler and controllers run pods of DaemonSets on Nodes. kwok plays the kubelets:
+    Nodes that a test creates become ready and stay so, and pods on them get addresses and become ready."""
+    own_control_plane.start_controllers(",".join(CONTROLLERS))
+    own_control_plane.start_scheduler()
+    own_control_plane.start_kwok(STAGES)
     return own_control_plane
 
 
