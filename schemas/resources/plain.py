@@ -46,4 +46,4 @@ def _sentence(value: Any) -> str | None:
 
 
 def _is_text(text: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in text)
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
