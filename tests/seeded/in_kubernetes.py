@@ -11,6 +11,7 @@ import drivers.kubernetes.clique_targets
 import drivers.kubernetes.status
 import projections.kubernetes.clique_objects
 from commands.kubernetes.node_edge import NodeEdge
+from commands.kubernetes.users import UserNames
 from drivers.kubernetes.racks import RackObjects
 from projections.kubernetes.clique_objects import CliqueRows
 from projections.kubernetes.daemon_pods import DaemonPods
@@ -70,6 +71,10 @@ def _without_pods(foreign_rows: Any) -> Any:
     return lambda *given, is_leftover_kept: foreign_rows(*given[:-1], DaemonPods(), is_leftover_kept=False)
 
 
+def _same_author(author: Any) -> Any:
+    return lambda self, user: "operator/edge" if author(self, user) is not None else None
+
+
 CLUSTER = SimulatedScenario(4, faulty_s=20.0, converges_within_s=60.0, has_cluster=True)
 
 BUGS = (
@@ -121,5 +126,12 @@ BUGS = (
         "I29",
         lambda: patched((projections.kubernetes.clique_objects, "_foreign_rows", _without_pods)),
         CLUSTER._replace(seed=5, cliques="beside"),
+    ),
+    Bug(
+        "specs-under-one-name",
+        "an edge appends the specs of all users under its own name",
+        "I30",
+        lambda: patched((UserNames, "author", _same_author)),
+        CLUSTER,
     ),
 )

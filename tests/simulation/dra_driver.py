@@ -296,10 +296,12 @@ class DraDriver:
                 taken = {_address(other) for other in self._pods()}
                 free = [f"10.2.0.{number}" for number in range(1, 21) if f"10.2.0.{number}" not in taken]
                 await self._set_status(pod, rng.choice(free), is_ready=False)
-            elif running is None and pod["spec"]["nodeName"] != NO_FABRIC:
-                self._running[uid] = _Running(self, self._api, pod, rng.getrandbits(64))
-            elif running is not None:
+            elif running is not None and running.address == _address(pod):
                 running.probe()
+            elif pod["spec"]["nodeName"] != NO_FABRIC:
+                if running is not None:  # a restore has lost the address of its pod
+                    running.task.cancel()
+                self._running[uid] = _Running(self, self._api, pod, rng.getrandbits(64))
 
     async def _set_status(self, pod: Object, address: str, *, is_ready: bool) -> None:
         conditions = [{"type": "Ready", "status": "True" if is_ready else "False"}]
@@ -344,6 +346,7 @@ class _Running:
 
     def __init__(self, driver: DraDriver, api: SimulatedApi, pod: Object, seed: int) -> None:
         self.daemon: UpstreamDaemon | None = None
+        self.address = _address(pod)
         self._rng = random.Random(seed)
         self._node = str(pod["spec"]["nodeName"])
         wire = Wire(random.Random(self._rng.getrandbits(64)))
@@ -352,7 +355,7 @@ class _Running:
             _DaemonApi(api, wire, f"daemon of {self._node}", driver),
             msgspec.convert(pod["metadata"], Metadata, strict=False),
             self._node,
-            _address(pod),
+            self.address,
             clique=CLIQUE_NAMES[DAEMON_HOSTS.index(self._node) % len(CLIQUE_NAMES)],
         )
         self._failed_s: float | None = None

@@ -211,6 +211,17 @@ class StatusCommitted(_HistoryEntry, frozen=True):
     status: dict[str, Any]
 
 
+class SpecCommitted(_HistoryEntry, frozen=True):
+    """An API server committed the spec of a RulePolicy, with the user in its annotation of the author."""
+
+    at_s: float
+    source: str
+    name: str
+    uid: str
+    spec: dict[str, Any]
+    author: str
+
+
 class CliqueCommitted(_HistoryEntry, frozen=True):
     """An API server committed the object of a clique. `writer` is the sender of the write: the process of an edge with
     its `mode`, or another program. The contents before and after have `rows` by node, `labels` and `owners`; None is no
@@ -274,6 +285,7 @@ HistoryEntry: TypeAlias = (
     | NodeCommitted
     | NodesHidden
     | StatusCommitted
+    | SpecCommitted
     | CliqueCommitted
     | CliqueModeSet
     | ServerRestored

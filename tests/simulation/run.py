@@ -33,7 +33,7 @@ FIRST_CHECK_S = 5.0
 CHECK_S = 60.0
 RESTS_WITHIN_CHECKS = 6
 """How many times CHECK_S the plane may take to come to rest without an API server."""
-OF_SOURCE_CLUSTERS = frozenset({"I27", "I28", "I29"})
+OF_SOURCE_CLUSTERS = frozenset({"I27", "I28", "I29", "I30"})
 """The invariants that depend on API servers of source clusters."""
 
 

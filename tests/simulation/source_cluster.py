@@ -14,18 +14,29 @@ from datetime import datetime
 from typing import Any
 
 from commands.kubernetes.node_facts import NodeRules
+from commands.kubernetes.users import UserNames, parse_users
 from deploy.composition.kubernetes_edge import NODES, EdgeSettings
 from projections.kubernetes.status_body import Document
 from schemas.kubernetes.api import ApiError, KubernetesApi
 from schemas.kubernetes.objects import RACK_LABEL
 from schemas.resources import KINDS
+from schemas.resources.author_admission import AUTHOR, author_binding, author_policy
 from schemas.resources.compute_domain import COMPUTE_DOMAIN, COMPUTE_DOMAIN_CLIQUE
 from schemas.resources.crds import definition
 from schemas.resources.dpu_rack import DPU_RACK
+from schemas.resources.hold_admission import hold_binding, hold_policy
 from schemas.resources.kinds import Kind
 from schemas.resources.rule_policy import RULE_POLICY
 from tests.simulation.dra_driver import NAMESPACE, DraDriver
-from tests.simulation.history import FinalObject, History, NodeCommitted, NodesHidden, ServerRestored, StatusCommitted
+from tests.simulation.history import (
+    FinalObject,
+    History,
+    NodeCommitted,
+    NodesHidden,
+    ServerRestored,
+    SpecCommitted,
+    StatusCommitted,
+)
 from tests.simulation.network import Wire
 from tests.simulation.plan import ClusterPlan
 from tests.simulation.script import Director
@@ -36,11 +47,14 @@ from tests.support.kubernetes.simulated.kinds import Collection, Object
 from tests.support.kubernetes.simulated.store import Saved
 from tests.support.virtual_loop import current_loop
 
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 CLUSTER = "cluster"
 """The author of the workload's actions."""
 SOURCE = "east"
 HOSTS = [f"host-{number}" for number in range(40)]
-POLICY_NAMES = ("p0", "p1", "edge-policy")
+POLICY_NAMES = ("p0", "p1", "edge-policy", "edge-web")
+AUTHORS = ("ann@example.org", "ben@example.org", "ann@example.org", "nobody")
+"""The users in the annotations of specs. The last one is no person that the plane knows."""
 STATUS_WRITTEN = "status written"
 WITH_STATUS = (*KINDS, COMPUTE_DOMAIN)
 """The kinds of which the plane writes the status."""
@@ -71,9 +85,12 @@ class SourceCluster:
     ) -> None:
         self.api = SimulatedApi(rng, epoch_s=epoch_s)
         self.api.on_write = self._record
+        users = parse_users(SOURCE, "*@example.org=*")
+        assert isinstance(users, UserNames)
         self.settings = EdgeSettings(
             nodes=NodeRules(source=SOURCE, labels=("role", "tier")),
             has_status=True,
+            users=users,
             cliques=plan.cliques,
             driver_namespace=NAMESPACE,
         )
@@ -105,6 +122,10 @@ class SourceCluster:
     async def begin(self) -> None:
         """Install the definitions, and create the first Nodes."""
         await install(self.api, *map(definition, KINDS))
+        for policy in (author_policy(), hold_policy()):
+            await create(self.api, f"{ADMISSION}/validatingadmissionpolicies", policy)
+        for binding in (author_binding(), hold_binding()):
+            await create(self.api, f"{ADMISSION}/validatingadmissionpolicybindings", binding)
         for name in HOSTS[:6]:
             await self._create(name)
         if self.driver is not None:
@@ -254,13 +275,17 @@ class SourceCluster:
 
     async def _create_policy(self) -> str:
         name, spec = self._rng.choice(POLICY_NAMES), self._policy_spec()
-        await create(self.api, RULE_POLICY.path(), {"metadata": {"name": name}, "spec": spec})
+        await create(self.api, RULE_POLICY.path(), {"metadata": {"name": name, **self._author()}, "spec": spec})
         return name
 
     async def _edit_policy(self) -> str:
         name = self._rng.choice(POLICY_NAMES)
-        await self.api.patch(RULE_POLICY.path(name=name), {"spec": self._policy_spec()}, "merge")
+        body = {"metadata": self._author(), "spec": self._policy_spec()}
+        await self.api.patch(RULE_POLICY.path(name=name), body, "merge")
         return name
+
+    def _author(self) -> dict[str, Any]:
+        return {"annotations": {AUTHOR: self._rng.choice(AUTHORS)}}
 
     async def _delete_policy(self) -> str:
         return await self._delete_any(RULE_POLICY)
@@ -269,7 +294,8 @@ class SourceCluster:
         return await self._delete_any(DPU_RACK)
 
     def _policy_spec(self) -> dict[str, Any]:
-        return {"priority": self._rng.randrange(30), "action": self._rng.choice(("allow", "drop"))}
+        state = "Absent" if self._rng.random() < 0.1 else "Present"
+        return {"state": state, "priority": self._rng.randrange(30), "action": self._rng.choice(("allow", "drop"))}
 
     async def _delete_any(self, kind: Kind) -> str:
         names = sorted(self.api.objects(kind.path()))
@@ -290,10 +316,17 @@ class SourceCluster:
             self._record_node(before, after)
         elif collection.plural == COMPUTE_DOMAIN_CLIQUE.plural and self.driver is not None:
             self.driver.record(before, after)
+        elif after is not None and collection.plural == RULE_POLICY.plural and _stated(before) != _stated(after):
+            self._record_spec(after)
         elif before is None or after is None or all(kind.plural != collection.plural for kind in WITH_STATUS):
             return
         elif before is after or before.get("status") != after.get("status"):
             self._record_status(collection.plural, before, after)
+
+    def _record_spec(self, policy: Object) -> None:
+        about, at_s = policy["metadata"], current_loop().time()
+        self._history.add(SpecCommitted(at_s, SOURCE, about["name"], about["uid"], *_stated(policy)))
+        self._history.note(at_s, "spec written", about["name"])
 
     def _record_node(self, before: Object | None, after: Object | None) -> None:
         if after is not None:
@@ -333,6 +366,13 @@ class SourceCluster:
             for name, body in sorted(self.api.objects(kind.path()).items())
         ]
         return found + (self.driver.final_objects() if self.driver is not None else [])
+
+
+def _stated(policy: Object | None) -> tuple[dict[str, Any], str]:
+    """The spec of a policy, and its author."""
+    if policy is None:
+        return {}, ""
+    return dict(policy["spec"]), str((policy["metadata"].get("annotations") or {}).get(AUTHOR, ""))
 
 
 def _uid(node: Object | None) -> str:

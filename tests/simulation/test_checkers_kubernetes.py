@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from eventstore.log import CLIQUES, Partition
+from eventstore.log import CLIQUES, FLEET_0, Partition
 from schemas import events as e
 from schemas.resources.compute_domain import CLIQUE_LABEL, DOMAIN_LABEL
-from tests.simulation.checkers import clique_objects, source_nodes, statuses
+from tests.simulation.checkers import clique_objects, source_nodes, specs, statuses
 from tests.simulation.history import (
     CliqueCommitted,
     CliqueModeSet,
@@ -20,6 +20,7 @@ from tests.simulation.history import (
     NodeCommitted,
     NodesHidden,
     ServerRestored,
+    SpecCommitted,
     StatusCommitted,
 )
 from tests.support.written_run import ZONES_0, WrittenRun
@@ -302,3 +303,47 @@ def test_beside_daemons_a_row_without_a_claim_may_stay_while_its_node_has_a_pod(
         )
     )
     assert not run.final_faults()
+
+
+SPEC = {"state": "Present", "priority": 3, "action": "drop", "protocol": "any"}
+
+
+class SpecRun(WrittenRun):
+    """The RulePolicy web and its specs."""
+
+    def committed(self, author: str = "ann@example.org", **changed: Any) -> None:
+        self.history.add(SpecCommitted(self.now_s, "east", "web", "u", {**SPEC, **changed}, author))
+
+    def appended(self, actor: str = "operator/ann", priority: int = 3) -> None:
+        self.write(FLEET_0, e.PolicySet(self.said("web", actor), "web", priority, "drop", "any", [], {}, {}))
+
+    def at_rest(self) -> list[str]:
+        self.history.add(FinalObject("east", "rulepolicies", "web", {"spec": SPEC}))
+        return list(specs.check_last(self.evidence()))
+
+
+def test_a_spec_is_appended_as_its_author_wrote_it() -> None:
+    run = SpecRun()
+    run.committed()
+    run.appended()
+    assert not list(specs.check_authors(run.evidence()))
+    run.appended("operator/ben")
+    run.appended(priority=4)
+    assert [text.partition(": ")[2] for text in specs.check_authors(run.evidence())] == [
+        "operator/ben did not write (3, 'drop', 'any') as web",
+        "operator/ann did not write (4, 'drop', 'any') as web",
+    ]
+
+
+def test_the_last_spec_of_an_object_must_be_in_the_log_unless_nobody_is_its_author() -> None:
+    run = SpecRun()
+    run.committed(priority=2)
+    run.appended(priority=2)
+    assert not run.at_rest()
+    run.now_s += 1.0
+    run.committed("nobody")
+    assert not run.at_rest()
+    run.committed()
+    assert run.at_rest()[0].startswith("policy web has the spec (3, 'drop', 'any') since")
+    run.appended()
+    assert not run.at_rest()

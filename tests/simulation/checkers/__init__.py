@@ -47,6 +47,7 @@ from tests.simulation.checkers import (
     owners,
     plane_records,
     source_nodes,
+    specs,
     statuses,
 )
 from tests.simulation.checkers.evidence import Appended, Evidence, Records
@@ -191,6 +192,12 @@ INVARIANTS = (
         "objects of cliques have the rows of the folds, are written when these change, and keep rows of live daemons",
         (clique_objects.check_rows, clique_objects.check_amplification),
         (clique_objects.check_claims, clique_objects.check_shown),
+    ),
+    Invariant(
+        "I30",
+        "the log has specs as users of source clusters wrote them, under their names, and the last one of each object",
+        (specs.check_authors,),
+        (specs.check_last,),
     ),
 )
 """I15 and I19 do not apply: there is one tenant, and the audit trail is the log itself."""

@@ -48,6 +48,19 @@ BUILT_IN = (
     Collection("v1", "Secret", "secrets", is_namespaced=True, has_status=False),
     Collection("v1", "Event", "events", is_namespaced=True, has_status=False),
     Collection("events.k8s.io/v1", "Event", "events", is_namespaced=True, has_status=False),
+    Collection(
+        "admissionregistration.k8s.io/v1",
+        "ValidatingAdmissionPolicy",
+        "validatingadmissionpolicies",
+        is_namespaced=False,
+    ),
+    Collection(
+        "admissionregistration.k8s.io/v1",
+        "ValidatingAdmissionPolicyBinding",
+        "validatingadmissionpolicybindings",
+        is_namespaced=False,
+        has_status=False,
+    ),
     Collection("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", is_namespaced=False),
 )
 
