@@ -78,7 +78,7 @@ def test_a_deleted_node_may_stay_only_while_the_last_list_is_no_evidence() -> No
     run.committed("present")
     run.joined()
     run.committed("deleted")
-    assert run.present_faults() == ["Node east/n is deleted since 4.0 s, and the folds have u in z"]
+    assert run.present_faults() == [f"Node east/n is deleted since {run.now_s:.1f} s, and the folds have u in z"]
     run.listed(9, restored=True)
     assert not run.present_faults()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from typing import Any, NamedTuple
 
 from eventstore.log import CLIQUES
@@ -80,7 +80,8 @@ def check_amplification(run: Evidence) -> Found:
 
 def check_claims(run: Evidence) -> Found:
     """I29, at rest: each daemon pod of a domain has a claim with its address, and each claim has a pod. After a restore
-    of the API server, claims may stay without a pod, and a pod may be older than the claim of its node.
+    of the API server, claims may stay without a pod, and a pod may be older than the claim of its node, or
+    have the address of a claim without a pod.
     """
     pods = {pod["metadata"]["uid"]: pod for pod in _final(run, "pods")}
     domains = {domain["metadata"]["uid"]: domain for domain in _final(run, COMPUTE_DOMAIN.plural)}
@@ -95,7 +96,7 @@ def check_claims(run: Evidence) -> Found:
         wanted = f"{labels[DOMAIN_LABEL]}/{labels[CLIQUE_LABEL]}/{node}"
         key, member = claims.get(uid, ("", None))
         newer = members.get(wanted)
-        if was_restored and newer is not None and newer.uid != uid:
+        if was_restored and newer is not None and (newer.uid != uid or not newer.address):
             continue
         if member is None or member.claim_state != "holds" or (key, member.address) != (wanted, address):
             yield f"pod {uid} of {wanted} with {address} has the claim {key} {member}"
@@ -118,36 +119,38 @@ def check_shown(run: Evidence) -> Found:
     is_assigning = bool(modes) and modes[-1].mode == "assign"
     wanted: defaultdict[str, dict[str, tuple[Any, ...]]] = defaultdict(dict)
     is_strict = is_assigning and not run.history.of(ServerRestored)
-    loose: set[str] = set() if is_strict else {pod["spec"]["nodeName"] for pod in pods}
+    with_pods: frozenset[str] = frozenset() if is_strict else frozenset(pod["spec"]["nodeName"] for pod in pods)
+    strict: defaultdict[str, set[str]] = defaultdict(set)
+    loose: defaultdict[str, set[str]] = defaultdict(set)
     for key, member in _members(run):
         if member.claim_state == "holds":
             uid, clique, node = key.split("/", 2)
             status = "Ready" if member.ready else "NotReady"
             wanted[f"{uid}.{clique}"][node] = (member.last, member.address or NO_ADDRESS, clique, status)
-            if is_assigning or member.uid in uids:
-                loose.discard(node)
-            else:
-                loose.add(node)
+            is_shown = is_assigning or member.uid in uids
+            (strict if is_shown else loose)[f"{uid}.{clique}"].add(node)
     for domain in _final(run, COMPUTE_DOMAIN.plural):
         uid = domain["metadata"]["uid"]
         if _is_deleted(domain):
             continue
         for name in sorted({*wanted, *cliques}):
             if name.partition(".")[0] == uid:
-                yield from _object_faults(name, cliques.get(name), wanted.get(name, {}), loose)
+                yield from _object_faults(
+                    name, cliques.get(name), wanted.get(name, {}), loose[name] | (with_pods - strict[name])
+                )
         if is_assigning:
             rows = {node: row for name in wanted if name.startswith(f"{uid}.") for node, row in wanted[name].items()}
-            if not loose:
+            if is_strict:
                 yield from _status_faults(domain, rows, pods)
 
 
 def _object_faults(
-    name: str, clique: Mapping[str, Any] | None, wanted: Mapping[str, tuple[Any, ...]], loose: set[str]
+    name: str, clique: Mapping[str, Any] | None, wanted: Mapping[str, tuple[Any, ...]], loose: Set[str]
 ) -> Found:
     rows = (clique or {}).get("daemons") or []
     shown = {row["nodeName"]: (row.get("index"), row["ipAddress"], row["cliqueID"], row["status"]) for row in rows}
-    strict = [{node: row for node, row in each.items() if node not in loose} for each in (shown, wanted)]
-    if strict[0] != strict[1] or any(
+    compared = [{node: row for node, row in each.items() if node not in loose} for each in (shown, wanted)]
+    if compared[0] != compared[1] or any(
         shown[node][0] != wanted[node][0] for node in loose & shown.keys() & wanted.keys()
     ):
         yield f"clique {name} shows {shown}, and the folds have {dict(wanted)}"
