@@ -1,0 +1,1 @@
+"""DPUDeployments: what they need, and the objects that they want."""

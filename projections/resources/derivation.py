@@ -1,0 +1,155 @@
+"""Everything that follows from the objects of a partition, kept up to date with their changes.
+
+A derivation is a cache beside the fold: the same objects give the same derivation, in whatever order they came. An
+update costs what depends on the changed objects: a label of a host is matched with the DPUSets of its namespace, a
+template concerns the DPUDeployments that refer to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from projections.resources import devices
+from projections.resources.claims import Claims
+from projections.resources.deployments.children import Derived, derived
+from projections.resources.deployments.prerequisites import prerequisites
+from projections.resources.deployments.specs import DPUDeploymentSpec
+from projections.resources.dpus import wanted_dpu
+from projections.resources.host_index import Keys
+from projections.resources.kinds import DPU_DEPLOYMENT, DPU_SET
+from projections.resources.selecting import Age, Selecting, selecting
+from projections.resources.selection import Selection
+from projections.resources.specs import DPUSetSpec, Labels, read
+from projections.resources.state import ObjectId, Resource, ResourcesState, object_id
+from projections.resources.wanted import Wanted
+from schemas.resources.dpf.names import OWNING_DEPLOYMENT
+
+
+class EffectiveSet(NamedTuple):
+    """A DPUSet that somebody stated or a deployment wants. A stated set that its deployment wants is as wanted."""
+
+    at: ObjectId
+    age: Age
+    labels: Labels
+    spec: DPUSetSpec
+    is_held: bool
+
+
+class Derivation:
+    """The wanted objects of one partition."""
+
+    def __init__(self) -> None:
+        self.deployments: dict[str, Derived | str] = {}
+        """What each DPUDeployment wants, or why its spec cannot be read."""
+        self.children = Claims()
+        """The children of DPUDeployments."""
+        self.sets: dict[str, EffectiveSet] = {}
+        self.set_faults: dict[str, str] = {}
+        """Why the spec of a DPUSet cannot be read."""
+        self.selection = Selection()
+        self.dpus = Claims()
+        """The DPUs of devices. Each device wants at most one."""
+
+    def update(self, state: ResourcesState, keys: Iterable[str]) -> Keys:
+        """Take over the changes of these objects. Returns the keys of wanted objects that changed."""
+        rows = state.objects.rows
+        by_kind: dict[str, Keys] = {}
+        stale: Keys = {}
+        for key in keys:
+            kind = object_id(key).kind
+            by_kind.setdefault(kind, {})[key] = None
+            if kind == DPU_DEPLOYMENT:
+                stale[key] = None
+            stale |= {each: None for each in state.referrers.get(key, ()) if object_id(each).kind == DPU_DEPLOYMENT}
+        changed: Keys = {}
+        for key in stale:
+            changed |= self._derive_deployment(key, rows)
+        sets = by_kind.get(DPU_SET, {}) | {key: None for key in changed if object_id(key).kind == DPU_SET}
+        for key in stale:
+            sets |= self._stated_children(key, state)
+        hosts = [key for kind in sorted(devices.KINDS) for key in by_kind.get(kind, ())]
+        touched = self.selection.update_hosts(rows, hosts)
+        touched |= self._derive_sets(sets, rows)
+        for key in touched:
+            changed |= self._derive_dpu(key)
+        return changed
+
+    def wanted(self) -> Iterator[Wanted]:
+        """All wanted objects, sorted by key: children of DPUDeployments, then DPUs."""
+        for claims in (self.children, self.dpus):
+            for key in sorted(claims.winners):
+                yield claims.winners[key]
+
+    def _derive_deployment(self, key: str, rows: Mapping[str, Resource]) -> Keys:
+        row = rows.get(key)
+        self.deployments.pop(key, None)
+        if row is None or row.deleted_ms:
+            return self.children.put(key, (0, key), ())
+        at, spec = object_id(key), read(DPUDeploymentSpec, row)
+        if isinstance(spec, str):
+            self.deployments[key] = spec
+            return self.children.put(key, (row.created_ms, key), ())
+        found = self.deployments[key] = derived(at, spec, prerequisites(at, spec, rows))
+        return self.children.put(key, (row.created_ms, key), found.children)
+
+    def _stated_children(self, key: str, state: ResourcesState) -> Keys:
+        """The stated DPUSets of a deployment: what the deployment does not want any more stops to select."""
+        at = object_id(key)
+        label = f"{at.namespace}_{at.name}"
+        rows = state.objects.rows
+        kind = state.by_kind.get(f"{at.source}/{DPU_SET}", {})
+        return {each: None for each in kind if rows[each].labels.get(OWNING_DEPLOYMENT) == label}
+
+    def _derive_sets(self, keys: Iterable[str], rows: Mapping[str, Resource]) -> Keys:
+        """Read these DPUSets again. Returns the devices whose DPUs may have changed."""
+        found: dict[str, Selecting | None] = {}
+        touched: Keys = {}
+        for key in keys:
+            earlier, effective = self.sets.pop(key, None), self._effective(key, rows)
+            self.set_faults.pop(key, None)
+            found[key] = None
+            if isinstance(effective, str):
+                self.set_faults[key] = effective
+            elif effective is not None:
+                self.sets[key] = effective
+                selected = selecting(effective.at, effective.age, effective.spec)
+                if isinstance(selected, str):
+                    self.set_faults[key] = selected
+                else:
+                    found[key] = selected
+            if effective != earlier:
+                touched |= dict.fromkeys(self.selection.members(key))
+        return touched | self.selection.update_sets(rows, found)
+
+    def _effective(self, key: str, rows: Mapping[str, Resource]) -> EffectiveSet | str | None:
+        row, child = rows.get(key), self.children.winners.get(key)
+        if child is not None:
+            age = (self.children.age(key)[0], key)
+            spec = msgspec.convert(child.spec, DPUSetSpec)
+            return EffectiveSet(child.at, age, child.labels, spec, child.is_held)
+        if row is None or row.deleted_ms or self._is_abandoned(key, row):
+            return None
+        stated = read(DPUSetSpec, row)
+        if isinstance(stated, str):
+            return stated
+        return EffectiveSet(object_id(key), (row.created_ms, key), row.labels, stated, is_held=False)
+
+    def _is_abandoned(self, key: str, row: Resource) -> bool:
+        """Whether a stated DPUSet is the child of a deployment that does not want it any more. A child that is known
+        before its deployment counts as any DPUSet."""
+        namespace, _, name = row.labels.get(OWNING_DEPLOYMENT, "").partition("_")
+        at = object_id(key)
+        return bool(name) and isinstance(
+            self.deployments.get(ObjectId(at.source, DPU_DEPLOYMENT, namespace, name).key), Derived
+        )
+
+    def _derive_dpu(self, device: str) -> Keys:
+        winner, found = self.selection.winner(device), self.selection.hosts.devices.get(device)
+        if winner is None or found is None:
+            return self.dpus.put(device, (0, device), ())
+        owner = self.sets[winner]
+        wanted = wanted_dpu(owner.at, owner.labels, owner.spec, found, is_held=owner.is_held)
+        return self.dpus.put(device, (0, device), (wanted,))

@@ -1,0 +1,39 @@
+"""The kinds of objects that the fold and its derivations read, as `Kind.group`."""
+
+from __future__ import annotations
+
+from schemas.resources.dpf.names import PROVISIONING, SERVICES
+
+BFB = f"BFB.{PROVISIONING}"
+BLUEFIELD_SOFTWARE = f"BlueFieldSoftware.{PROVISIONING}"
+DPU = f"DPU.{PROVISIONING}"
+DPU_CLUSTER = f"DPUCluster.{PROVISIONING}"
+DPU_DEVICE = f"DPUDevice.{PROVISIONING}"
+DPU_FLAVOR = f"DPUFlavor.{PROVISIONING}"
+DPU_FLAVOR_TEMPLATE = f"DPUFlavorTemplate.{PROVISIONING}"
+DPU_NODE = f"DPUNode.{PROVISIONING}"
+DPU_SET = f"DPUSet.{PROVISIONING}"
+
+DPU_DEPLOYMENT = f"DPUDeployment.{SERVICES}"
+DPU_SERVICE = f"DPUService.{SERVICES}"
+DPU_SERVICE_CHAIN = f"DPUServiceChain.{SERVICES}"
+DPU_SERVICE_CONFIGURATION = f"DPUServiceConfiguration.{SERVICES}"
+DPU_SERVICE_CREDENTIAL_REQUEST = f"DPUServiceCredentialRequest.{SERVICES}"
+DPU_SERVICE_INTERFACE = f"DPUServiceInterface.{SERVICES}"
+DPU_SERVICE_IPAM = f"DPUServiceIPAM.{SERVICES}"
+DPU_SERVICE_NAD = f"DPUServiceNAD.{SERVICES}"
+DPU_SERVICE_TEMPLATE = f"DPUServiceTemplate.{SERVICES}"
+SERVICE_CHAIN_SET = f"ServiceChainSet.{SERVICES}"
+SERVICE_INTERFACE_SET = f"ServiceInterfaceSet.{SERVICES}"
+
+NODE = "Node.core"
+"""A node of a source cluster. Kubernetes calls its unnamed group the core group."""
+CIDR_POOL = "CIDRPool.nv-ipam.nvidia.com"
+IP_POOL = "IPPool.nv-ipam.nvidia.com"
+NETWORK_ATTACHMENT = "NetworkAttachmentDefinition.k8s.cni.cncf.io"
+
+
+def short_name(key: str) -> str:
+    """The kind, namespace and name in the key of an object, for messages: `BFB dpf/image`."""
+    _, kind, namespace, name = key.split("/")
+    return f"{kind.split('.')[0]} {namespace}/{name}" if namespace else f"{kind.split('.')[0]} {name}"

@@ -1,0 +1,45 @@
+"""Wanted objects: what shall exist because of the objects that users state. They are derived and never stored."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from projections.resources.specs import JSON, Labels
+from projections.resources.state import ObjectId
+
+_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+"""The letters of names that Kubernetes generates: no vowels, so no words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """An object that shall exist, and the key of the object that wants it.
+
+    A held object is kept as it is: its owner cannot be derived completely, for example because a template is missing.
+    """
+
+    at: ObjectId
+    owner: str
+    spec: JSON
+    labels: Labels = field(default_factory=dict)
+    annotations: Labels = field(default_factory=dict)
+    is_held: bool = False
+
+
+def digest(*values: Any) -> str:
+    """A digest of JSON values, as ten hexadecimal digits."""
+    return hashlib.sha256(msgspec.json.encode(values, order="sorted")).hexdigest()[:10]
+
+
+def suffix(*values: Any) -> str:
+    """The end of a generated name: five letters and digits that follow from JSON values."""
+    number = int.from_bytes(hashlib.sha256(msgspec.json.encode(values, order="sorted")).digest()[:8], "big")
+    letters = []
+    for _ in range(5):
+        number, letter = divmod(number, len(_SUFFIX_LETTERS))
+        letters.append(_SUFFIX_LETTERS[letter])
+    return "".join(letters)

@@ -1,0 +1,163 @@
+"""A derivation that follows changes equals the derivation from the whole state, whatever the order of arrival."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from projections.resources import kinds
+from projections.resources.kinds import DPU
+from projections.resources.state import Resource
+from schemas.resources.dpf.names import DPU_NODE_NAME, OWNING_DEPLOYMENT
+from tests.support.derivations import Derived, content, full, key, row
+
+NAMES = ("a", "b", "c")
+VALUES = st.sampled_from(["1", "2"])
+TIMES = st.sampled_from([1, 2, 3])
+SELECTORS = st.one_of(
+    st.none(),
+    st.fixed_dictionaries({"matchLabels": st.dictionaries(st.just("x"), VALUES)}),
+    st.just({"matchExpressions": [{"key": "x", "operator": "Exists"}]}),
+    st.just({"matchExpressions": [{"key": "x", "operator": "Is"}]}),
+)
+FEATURE = "feature.node.kubernetes.io/dpu-0-pci-address"
+
+
+def _without_none(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _rows(specs: st.SearchStrategy[Any], **labels: st.SearchStrategy[str | None]) -> st.SearchStrategy[Resource]:
+    """Rows with these specs and labels, some of them being deleted."""
+    return st.builds(
+        lambda spec, found, created_ms, is_deleted: row(
+            spec, labels=_without_none(found), created_ms=created_ms, deleted_ms=9 if is_deleted else 0
+        ),
+        specs,
+        st.fixed_dictionaries(dict(labels)),
+        TIMES,
+        st.integers(0, 5).map(lambda number: number == 0),
+    )
+
+
+def _named(name: str, strategy: st.SearchStrategy[str | None]) -> dict[str, st.SearchStrategy[str | None]]:
+    return {name: strategy}
+
+
+X = _named("x", st.one_of(st.none(), VALUES))
+UNREADABLE = st.just({"dpus": 1, "dpuTemplate": 1, "serialNumber": 1, "services": 1})
+NODES = _rows(st.just({}), **X, **_named(FEATURE, st.one_of(st.none(), VALUES)))
+HOSTS = _rows(
+    st.one_of(st.fixed_dictionaries({"dpus": st.lists(st.sampled_from([{"name": n} for n in NAMES]))}), UNREADABLE), **X
+)
+HOST_LABEL = _named(DPU_NODE_NAME, st.one_of(st.none(), st.sampled_from(NAMES)))
+DEVICES = _rows(st.one_of(st.fixed_dictionaries({"serialNumber": VALUES}), UNREADABLE), **X, **HOST_LABEL)
+SETS = _rows(
+    st.one_of(
+        st.builds(
+            lambda image, hosts, older, devices: _without_none(
+                {
+                    "dpuNodeSelector": hosts,
+                    "nodeSelector": None if hosts else older,
+                    "dpuDeviceSelector": devices,
+                    "dpuTemplate": {"spec": {"bfb": {"name": image}}},
+                }
+            ),
+            VALUES,
+            SELECTORS,
+            SELECTORS,
+            SELECTORS,
+        ),
+        UNREADABLE,
+    ),
+    **_named(OWNING_DEPLOYMENT, st.sampled_from([None, None, "dpf_a"])),
+)
+DEPLOYMENTS = _rows(
+    st.one_of(
+        st.builds(
+            lambda image, suffix, selector: {
+                "dpus": {
+                    "bfb": image,
+                    "flavor": "a",
+                    "dpuSets": [_without_none({"nameSuffix": suffix, "dpuNodeSelector": selector})],
+                },
+                "services": {"s": {"serviceTemplate": "a", "serviceConfiguration": "a"}},
+            },
+            st.sampled_from(NAMES),
+            st.sampled_from(["a", "b-a"]),
+            SELECTORS,
+        ),
+        UNREADABLE,
+    )
+)
+PARTS = _rows(
+    st.fixed_dictionaries(
+        {
+            "deploymentServiceName": st.sampled_from(["s", "s", "s", "t"]),
+            "helmChart": st.fixed_dictionaries({"values": st.fixed_dictionaries({"v": VALUES})}),
+        }
+    )
+)
+PLAIN = _rows(st.just({}))
+STRATEGIES = {
+    kinds.NODE: NODES,
+    kinds.DPU_NODE: HOSTS,
+    kinds.DPU_DEVICE: DEVICES,
+    kinds.DPU_SET: SETS,
+    kinds.DPU_DEPLOYMENT: DEPLOYMENTS,
+    kinds.DPU_SERVICE_TEMPLATE: PARTS,
+    kinds.DPU_SERVICE_CONFIGURATION: PARTS,
+    kinds.BFB: PLAIN,
+    kinds.DPU_FLAVOR: PLAIN,
+}
+SET_NAMES = st.sampled_from([*NAMES, "a-a", "a-b-a"])
+
+
+@st.composite
+def changes(draw: st.DrawFn) -> dict[str, Resource | None]:
+    """New rows of one to three objects; None removes one."""
+    found: dict[str, Resource | None] = {}
+    for _ in range(draw(st.integers(1, 3))):
+        kind = draw(st.sampled_from(sorted(STRATEGIES)))
+        name = draw(SET_NAMES if kind in (kinds.DPU_SET, kinds.DPU_DEPLOYMENT) else st.sampled_from(NAMES))
+        found[key(kind, name)] = draw(st.one_of(st.none(), STRATEGIES[kind], STRATEGIES[kind], STRATEGIES[kind]))
+    return found
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(changes(), min_size=1, max_size=25), st.randoms(use_true_random=False))
+def test_following_changes_equals_deriving_everything_in_any_order(steps: list[dict[str, Any]], rng: Any) -> None:
+    derived = Derived()
+    for step in steps:
+        before = {each.at.key: each for each in derived.derivation.wanted()}
+        changed = derived.apply(step)
+        after = {each.at.key: each for each in derived.derivation.wanted()}
+        assert {each for each in (*before, *after) if before.get(each) != after.get(each)} == set(changed)
+    expected = content(derived.derivation)
+    keys = [*derived.state.objects.rows]
+    rng.shuffle(keys)
+    assert content(full(derived.state, keys)) == expected
+    one_by_one = full(derived.state, [])
+    for each in keys:
+        one_by_one.update(derived.state, [each])
+    assert content(one_by_one) == expected
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(changes(), min_size=5, max_size=25))
+def test_a_device_is_wanted_by_one_set_at_most(steps: list[dict[str, Any]]) -> None:
+    derived = Derived()
+    for step in steps:
+        derived.apply(step)
+    selection = derived.derivation.selection
+    owned: dict[str, list[str]] = {}
+    for name in derived.derivation.sets:
+        owned[name] = [each for each in selection.members(name) if selection.winner(each) == name]
+    together = [each for found in owned.values() for each in found]
+    assert len(together) == len(set(together))
+    ages = {name: found.age for name, found in derived.derivation.sets.items()}
+    for device, found in selection.selected_by.items():
+        assert found[0] == min((name for name in ages if device in selection.members(name)), key=ages.__getitem__)
+    assert len({each.at.key for each in derived.derivation.wanted() if each.at.kind == DPU}) <= len(together)
