@@ -83,6 +83,15 @@ class Derivation:
             for key in sorted(claims.winners):
                 yield claims.winners[key]
 
+    def holds(self, deployment: str) -> bool:
+        """Whether a deployment cannot be derived completely: whatever exists of it must be kept as it is."""
+        found = self.deployments.get(deployment)
+        return isinstance(found, str) or (found is not None and not found.prerequisites.is_complete)
+
+    def is_in_force(self, key: str, row: Resource) -> bool:
+        """Whether a stated object counts: it is no child that its deployment does not want any more."""
+        return key in self.children.winners or not self._is_abandoned(key, row)
+
     def _derive_deployment(self, key: str, rows: Mapping[str, Resource]) -> Keys:
         row = rows.get(key)
         self.deployments.pop(key, None)
@@ -138,8 +147,8 @@ class Derivation:
         return EffectiveSet(object_id(key), (row.created_ms, key), row.labels, stated, is_held=False)
 
     def _is_abandoned(self, key: str, row: Resource) -> bool:
-        """Whether a stated DPUSet is the child of a deployment that does not want it any more. A child that is known
-        before its deployment counts as any DPUSet."""
+        """Whether a stated object is the child of a deployment that does not want it any more. A child that is known
+        before its deployment counts as any other object."""
         namespace, _, name = row.labels.get(OWNING_DEPLOYMENT, "").partition("_")
         at = object_id(key)
         return bool(name) and isinstance(

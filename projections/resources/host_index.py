@@ -49,6 +49,10 @@ class HostIndex:
                 self._put(key, device)
         return touched
 
+    def labelled(self, key: str) -> tuple[str, ...]:
+        """The DPUDevices whose label names a DPUNode."""
+        return tuple(sorted(self._labelled.get(key, ())))
+
     def _read_node(self, key: str, row: Resource | None) -> Keys:
         earlier = self._of_node.pop(key, ())
         found = {each.key: each for each in devices_of_node(key, row)} if row and not row.deleted_ms else {}

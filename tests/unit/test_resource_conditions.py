@@ -1,0 +1,239 @@
+"""Conditions of objects, and the chain of causes down to the object that is to blame."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from projections.resources.conditions.causes import blocked_by, conditions_of
+from projections.resources.conditions.condition import Condition
+from projections.resources.conditions.world import Observation, World
+from projections.resources.kinds import (
+    BFB,
+    DPU,
+    DPU_CLUSTER,
+    DPU_DEPLOYMENT,
+    DPU_DEVICE,
+    DPU_FLAVOR,
+    DPU_NODE,
+    DPU_SERVICE,
+    DPU_SERVICE_CHAIN,
+    DPU_SERVICE_CREDENTIAL_REQUEST,
+    DPU_SERVICE_INTERFACE,
+    DPU_SERVICE_IPAM,
+    DPU_SERVICE_TEMPLATE,
+    DPU_SET,
+)
+from projections.resources.state import Resource
+from tests.support.deployments import deployed, parts
+from tests.support.derivations import Derived, device, dpu_set, key, row
+
+READY = Observation(is_ready=True)
+
+
+def world(derived: Derived, **observed: Observation) -> World:
+    """The world of a derivation in which these objects are observed, by kind and name as `BFB_image`."""
+    by_kind = {"BFB": BFB, "DPU": DPU, "DPUCluster": DPU_CLUSTER, "Set": DPU_SET}
+    found = {}
+    for name, seen in observed.items():
+        kind, _, short = name.partition("_")
+        found[key(by_kind[kind], short.replace("_", "-"))] = seen
+    return World(derived.state, derived.derivation, found)
+
+
+def one(found: tuple[Condition, ...], aspect: str = "Ready") -> Condition:
+    return next(each for each in found if each.type == aspect)
+
+
+def fleet(**objects: Resource | None) -> Derived:
+    """A host with one device, an image, a flavor and a DPUSet `new`; `objects` replace those of the same name."""
+    rows: dict[str, Resource | None] = {
+        key(BFB, "image"): row(),
+        key(DPU_FLAVOR, "flavor"): row(),
+        key(DPU_NODE, "a"): row(),
+        key(DPU_DEVICE, "d0"): device("a"),
+        key(DPU_SET, "new"): dpu_set(created_ms=5),
+    }
+    kinds = {"image": BFB, "flavor": DPU_FLAVOR, "a": DPU_NODE, "d0": DPU_DEVICE}
+    rows |= {key(kinds.get(name, DPU_SET), name): found for name, found in objects.items()}
+    return Derived({name: found for name, found in rows.items() if found is not None})
+
+
+def chain(key_: str, seen: World) -> list[str]:
+    """The chain of causes as lines, indented by depth; a star marks the objects that are to blame."""
+    return [f"{'  ' * (each.depth - 1)}{each.message}{' *' if each.is_root else ''}" for each in blocked_by(key_, seen)]
+
+
+def test_a_set_whose_image_does_not_exist_blames_it() -> None:
+    found = conditions_of(key(DPU_SET, "new"), world(fleet(image=None)))
+    reconciled = one(found, "DPUSetPrereqsReconciled")
+    assert (reconciled.status, reconciled.reason, reconciled.message) == (
+        "False",
+        "Pending",
+        "BFB dpf/image does not exist",
+    )
+    assert one(found).message.startswith("The following conditions are not ready: DPUSetPrereqsReconciled")
+
+
+def test_everything_is_ready_once_it_is_observed_ready() -> None:
+    seen = world(fleet(), BFB_image=READY, DPU_a_d0=READY)
+    for each in (key(DPU_SET, "new"), key(DPU, "a-d0"), key(DPU_NODE, "a"), key(DPU_DEVICE, "d0"), key(BFB, "image")):
+        assert one(conditions_of(each, seen)).status == "True"
+        assert blocked_by(each, seen) == []
+
+
+def test_a_download_that_failed_is_the_cause_of_an_unready_set() -> None:
+    failed = Observation(is_ready=False, phase="Error", message="the server answered 404")
+    seen = world(fleet(), BFB_image=failed)
+    assert chain(key(DPU_SET, "new"), seen) == [
+        "BFB dpf/image is in phase Error: the server answered 404 *",
+        "DPU dpf/a-d0 has not been provisioned yet",
+        "  BFB dpf/image is in phase Error: the server answered 404 *",
+    ]
+    assert (
+        one(conditions_of(key(DPU, "a-d0"), seen)).message == "BFB dpf/image is in phase Error: the server answered 404"
+    )
+
+
+def test_a_device_of_an_older_set_is_named_with_both_sets() -> None:
+    seen = world(fleet(old=dpu_set(created_ms=4)), BFB_image=READY, DPU_a_d0=READY)
+    found = one(conditions_of(key(DPU_SET, "new"), seen), "DPUSetPrereqsReconciled")
+    assert found.reason == "Error"
+    assert found.message == "DPUDevice dpf/d0 belongs to DPUSet dpf/old, which is older than DPUSet dpf/new"
+    assert one(conditions_of(key(DPU_SET, "old"), seen)).holds
+
+
+def test_a_set_with_a_fault_in_its_selector_says_so() -> None:
+    wrong = dpu_set(dpuNodeSelector={"matchExpressions": [{"key": "a", "operator": "Is"}]})
+    found = one(conditions_of(key(DPU_SET, "new"), world(fleet(new=wrong))))
+    assert "DPUSet dpf/new selects nothing, because its spec has a fault: dpuNodeSelector.matchExpr" in found.message
+
+
+@pytest.mark.parametrize(
+    ("objects", "message"),
+    [
+        ({"a": None}, "DPUNode dpf/a does not exist"),
+        ({"a": row(deleted_ms=3)}, "DPUNode dpf/a is being deleted"),
+        (
+            {"d0": row()},
+            "no DPUNode lists DPUDevice dpf/d0, and it has no label provisioning.dpu.nvidia.com/dpunode-name",
+        ),
+    ],
+)
+def test_a_device_without_a_host_says_why(objects: dict[str, Any], message: str) -> None:
+    found = one(conditions_of(key(DPU_DEVICE, "d0"), world(fleet(**objects))), "NodeAttached")
+    assert found.message == message
+
+
+def test_a_host_blames_listed_devices_that_do_not_exist() -> None:
+    found = one(conditions_of(key(DPU_NODE, "a"), world(fleet(a=row({"dpus": [{"name": "d1"}]})), DPU_a_d0=READY)))
+    assert (found.reason, found.message) == ("Error", "DPUDevice dpf/d1 does not exist")
+
+
+def test_messages_name_three_objects_and_count_the_others() -> None:
+    derived = fleet(image=row())
+    derived.apply({key(DPU_DEVICE, f"d{number}"): device("a") for number in range(1, 6)})
+    found = one(conditions_of(key(DPU_SET, "new"), world(derived, BFB_image=READY)))
+    assert found.message.endswith("DPU dpf/a-d2 has not been provisioned yet; and 3 more")
+    assert len(found.blames) == 6
+
+
+def test_a_deployment_leads_down_to_the_object_that_is_to_blame() -> None:
+    derived = deployed()
+    seen = world(derived)
+    found = conditions_of(key(DPU_DEPLOYMENT, "dep"), seen)
+    assert one(found, "DPUSetsReconciled").holds
+    assert one(found, "DPUSetsReady").message == "DPUSet dpf/dep-all waits for BFB dpf/image and 1 more"
+    lines = chain(key(DPU_DEPLOYMENT, "dep"), seen)
+    assert lines[:2] == [
+        "DPUSet dpf/dep-all waits for BFB dpf/image and 1 more",
+        "  BFB dpf/image has not been downloaded yet *",
+    ]
+    roots = {each.key for each in blocked_by(key(DPU_DEPLOYMENT, "dep"), seen) if each.is_root}
+    assert key(BFB, "image") in roots
+
+
+def test_a_deployment_without_a_template_waits_for_it_alone() -> None:
+    derived = deployed()
+    derived.apply({key(DPU_SERVICE_TEMPLATE, "hbn"): None})
+    found = conditions_of(key(DPU_DEPLOYMENT, "dep"), world(derived))
+    assert one(found, "PrerequisitesReady").message == "DPUServiceTemplate dpf/hbn does not exist"
+    assert one(found, "ResourceFittingReady").holds
+    assert chain(key(DPU_DEPLOYMENT, "dep"), world(derived)) == ["DPUServiceTemplate dpf/hbn does not exist *"]
+
+
+def test_a_deployment_whose_set_another_deployment_has_names_both() -> None:
+    derived = Derived(parts())
+    spec = {"dpus": {"bfb": "image", "flavor": "flavor", "dpuSets": [{"nameSuffix": "c"}]}}
+    other = {"dpus": {"bfb": "image", "flavor": "flavor", "dpuSets": [{"nameSuffix": "b-c"}]}}
+    derived.apply({key(DPU_DEPLOYMENT, "a-b"): row(spec, created_ms=9), key(DPU_DEPLOYMENT, "a"): row(other)})
+    found = one(conditions_of(key(DPU_DEPLOYMENT, "a-b"), world(derived)), "DPUSetsReconciled")
+    assert found.message == (
+        "DPUSet dpf/a-b-c belongs to DPUDeployment dpf/a, which is older than DPUDeployment dpf/a-b"
+    )
+
+
+def _interface(identity: str, kind: str = "service", **labels: str) -> Resource:
+    end = {"interfaceType": kind, "service": {"serviceID": identity, "network": "n", "interfaceName": "p0"}}
+    return row({"template": {"spec": {"template": {"metadata": {"labels": labels}, "spec": end}}}})
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ({}, "DPUServiceInterface dpf/if does not exist"),
+        (
+            {key(DPU_SERVICE_INTERFACE, "if"): _interface("b")},
+            "DPUServiceInterface dpf/if is for serviceID 'b', not 'a'",
+        ),
+        (
+            {key(DPU_SERVICE_INTERFACE, "if"): _interface("a", "vf")},
+            "DPUServiceInterface dpf/if is not of type service",
+        ),
+        (
+            {
+                key(DPU_SERVICE_INTERFACE, "if"): _interface("a"),
+                key(DPU_SERVICE, "old"): row({"serviceID": "a", "interfaces": ["if"]}),
+            },
+            "DPUServiceInterface dpf/if is used by DPUService dpf/old already",
+        ),
+    ],
+)
+def test_a_service_needs_interfaces_of_its_own(rows: dict[str, Resource], message: str) -> None:
+    service = row({"serviceID": "a", "interfaces": ["if"]}, created_ms=5)
+    derived = Derived(rows | {key(DPU_SERVICE, "svc"): service})
+    found = one(conditions_of(key(DPU_SERVICE, "svc"), world(derived)), "DPUServiceInterfaceReconciled")
+    assert (found.reason, found.message) == ("Error", message)
+
+
+def test_a_port_without_an_interface_is_named_with_its_labels() -> None:
+    ports = [{"serviceInterface": {"matchLabels": {"uplink": "p0"}}}]
+    spec = {"template": {"spec": {"template": {"spec": {"switches": [{"ports": ports}]}}}}}
+    derived = Derived({key(DPU_SERVICE_CHAIN, "chain"): row(spec)})
+    message = "no DPUServiceInterface has the labels uplink=p0 of a port of switch 0"
+    assert (
+        message in one(conditions_of(key(DPU_SERVICE_CHAIN, "chain"), world(derived)), "ServiceChainSetReady").message
+    )
+    derived.apply({key(DPU_SERVICE_INTERFACE, "if"): _interface("a", uplink="p0", other="x")})
+    found = one(conditions_of(key(DPU_SERVICE_CHAIN, "chain"), world(derived)), "ServiceChainSetReady")
+    assert message not in found.message
+
+
+def test_objects_for_dpu_clusters_wait_for_a_cluster_that_answers() -> None:
+    pool = key(DPU_SERVICE_IPAM, "pool")
+    derived = Derived({pool: row({"dpuClusterSelector": {"matchLabels": {"x": "1"}}})})
+    aspect = "DPUIPAMObjectReconciled"
+    assert one(conditions_of(pool, world(derived)), aspect).message == (
+        "no DPUCluster exists that DPUServiceIPAM dpf/pool selects"
+    )
+    derived.apply({key(DPU_CLUSTER, "c"): row(labels={"x": "1"}), key(DPU_CLUSTER, "d"): row(labels={"x": "2"})})
+    assert one(conditions_of(pool, world(derived)), aspect).message == "DPUCluster dpf/c has not answered yet"
+    assert one(conditions_of(pool, world(derived, DPUCluster_c=READY)), aspect).holds
+
+
+def test_a_credential_request_waits_for_its_cluster() -> None:
+    request = key(DPU_SERVICE_CREDENTIAL_REQUEST, "r")
+    derived = Derived({request: row({"targetCluster": {"name": "c", "namespace": "dpf"}})})
+    found = one(conditions_of(request, world(derived)), "ServiceAccountReconciled")
+    assert found.message == "DPUCluster dpf/c does not exist"
