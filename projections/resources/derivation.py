@@ -12,14 +12,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from projections.resources import devices
+from projections.resources import devices, networks
 from projections.resources.claims import Claims
+from projections.resources.cluster_objects import ClusterObjects
 from projections.resources.deployments.children import Derived, derived
+from projections.resources.deployments.naming import owner_value
 from projections.resources.deployments.prerequisites import prerequisites
 from projections.resources.deployments.specs import DPUDeploymentSpec
 from projections.resources.dpus import wanted_dpu
 from projections.resources.host_index import Keys
-from projections.resources.kinds import DPU_DEPLOYMENT, DPU_SET
+from projections.resources.kinds import DPU_CLUSTER, DPU_DEPLOYMENT, DPU_SET
 from projections.resources.selecting import Age, Selecting, selecting
 from projections.resources.selection import Selection
 from projections.resources.specs import DPUSetSpec, Labels, read
@@ -52,6 +54,7 @@ class Derivation:
         self.selection = Selection()
         self.dpus = Claims()
         """The DPUs of devices. Each device wants at most one."""
+        self.in_clusters = ClusterObjects()
 
     def update(self, state: ResourcesState, keys: Iterable[str]) -> Keys:
         """Take over the changes of these objects. Returns the keys of wanted objects that changed."""
@@ -69,17 +72,20 @@ class Derivation:
             changed |= self._derive_deployment(key, rows)
         sets = by_kind.get(DPU_SET, {}) | {key: None for key in changed if object_id(key).kind == DPU_SET}
         for key in stale:
-            sets |= self._stated_children(key, state)
+            sets |= self._stated_children(key, DPU_SET, state)
         hosts = [key for kind in sorted(devices.KINDS) for key in by_kind.get(kind, ())]
         touched = self.selection.update_hosts(rows, hosts)
         touched |= self._derive_sets(sets, rows)
+        concerned = self._concerned_in_clusters(by_kind, changed, stale, state)
         for key in touched:
             changed |= self._derive_dpu(key)
+        for key in concerned:
+            changed |= self.in_clusters.put(state, key, self._effective_row(key, rows))
         return changed
 
     def wanted(self) -> Iterator[Wanted]:
-        """All wanted objects, sorted by key: children of DPUDeployments, then DPUs."""
-        for claims in (self.children, self.dpus):
+        """All wanted objects, sorted by key: children of DPUDeployments, then DPUs, then objects in DPU clusters."""
+        for claims in (self.children, self.dpus, self.in_clusters.claims):
             for key in sorted(claims.winners):
                 yield claims.winners[key]
 
@@ -104,13 +110,34 @@ class Derivation:
         found = self.deployments[key] = derived(at, spec, prerequisites(at, spec, rows))
         return self.children.put(key, (row.created_ms, key), found.children)
 
-    def _stated_children(self, key: str, state: ResourcesState) -> Keys:
-        """The stated DPUSets of a deployment: what the deployment does not want any more stops to select."""
+    def _stated_children(self, key: str, kind: str, state: ResourcesState) -> Keys:
+        """The stated objects of a deployment: what the deployment does not want any more has no effect."""
         at = object_id(key)
-        label = f"{at.namespace}_{at.name}"
+        label = owner_value(at)
         rows = state.objects.rows
-        kind = state.by_kind.get(f"{at.source}/{DPU_SET}", {})
-        return {each: None for each in kind if rows[each].labels.get(OWNING_DEPLOYMENT) == label}
+        stated = state.by_kind.get(f"{at.source}/{kind}", {})
+        return {each: None for each in stated if rows[each].labels.get(OWNING_DEPLOYMENT) == label}
+
+    def _concerned_in_clusters(
+        self, by_kind: Mapping[str, Keys], changed: Keys, deployments: Keys, state: ResourcesState
+    ) -> Keys:
+        """The objects whose objects in DPU clusters may have changed: all of them after a change of a cluster."""
+        found: Keys = {}
+        for kind in sorted(networks.KINDS):
+            found |= by_kind.get(kind, {})
+            for key in deployments:
+                found |= self._stated_children(key, kind, state)
+            for source in {object_id(key).source: None for key in by_kind.get(DPU_CLUSTER, ())}:
+                found |= dict.fromkeys(state.of_kind(source, kind))
+        children = self.children.winners if DPU_CLUSTER in by_kind else changed
+        return found | {key: None for key in children if object_id(key).kind in networks.KINDS}
+
+    def _effective_row(self, key: str, rows: Mapping[str, Resource]) -> Resource | None:
+        """An object as its deployment wants it, else as it is stated."""
+        row, child = rows.get(key), self.children.winners.get(key)
+        if child is not None:
+            return child.as_row(self.children.age(key)[0])
+        return row if row is not None and not row.deleted_ms and not self._is_abandoned(key, row) else None
 
     def _derive_sets(self, keys: Iterable[str], rows: Mapping[str, Resource]) -> Keys:
         """Read these DPUSets again. Returns the devices whose DPUs may have changed."""
@@ -148,12 +175,10 @@ class Derivation:
 
     def _is_abandoned(self, key: str, row: Resource) -> bool:
         """Whether a stated object is the child of a deployment that does not want it any more. A child that is known
-        before its deployment counts as any other object."""
+        before its deployment, or while the deployment lacks a prerequisite, counts as any other object."""
         namespace, _, name = row.labels.get(OWNING_DEPLOYMENT, "").partition("_")
-        at = object_id(key)
-        return bool(name) and isinstance(
-            self.deployments.get(ObjectId(at.source, DPU_DEPLOYMENT, namespace, name).key), Derived
-        )
+        owner = ObjectId(object_id(key).source, DPU_DEPLOYMENT, namespace, name).key
+        return bool(name) and isinstance(self.deployments.get(owner), Derived) and not self.holds(owner)
 
     def _derive_dpu(self, device: str) -> Keys:
         winner, found = self.selection.winner(device), self.selection.hosts.devices.get(device)

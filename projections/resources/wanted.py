@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from projections.resources.specs import JSON, Labels
-from projections.resources.state import ObjectId
+from projections.resources.state import ObjectId, Resource
 
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 """The letters of names that Kubernetes generates: no vowels, so no words."""
@@ -28,6 +28,11 @@ class Wanted:
     labels: Labels = field(default_factory=dict)
     annotations: Labels = field(default_factory=dict)
     is_held: bool = False
+
+    def as_row(self, created_ms: int) -> Resource:
+        """The row that the object would have if it were stated, to read it like a stated one."""
+        spec = msgspec.json.encode(self.spec).decode()
+        return Resource("", 0, created_ms, 0, 0, self.labels, self.annotations, spec)
 
 
 def digest(*values: Any) -> str:

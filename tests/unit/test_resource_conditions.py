@@ -222,7 +222,8 @@ def test_a_port_without_an_interface_is_named_with_its_labels() -> None:
 
 def test_objects_for_dpu_clusters_wait_for_a_cluster_that_answers() -> None:
     pool = key(DPU_SERVICE_IPAM, "pool")
-    derived = Derived({pool: row({"dpuClusterSelector": {"matchLabels": {"x": "1"}}})})
+    subnet = {"subnet": "10.0.0.0/24", "gateway": "10.0.0.1", "perNodeIPCount": 8}
+    derived = Derived({pool: row({"ipv4Subnet": subnet, "dpuClusterSelector": {"matchLabels": {"x": "1"}}})})
     aspect = "DPUIPAMObjectReconciled"
     assert one(conditions_of(pool, world(derived)), aspect).message == (
         "no DPUCluster exists that DPUServiceIPAM dpf/pool selects"
@@ -230,6 +231,10 @@ def test_objects_for_dpu_clusters_wait_for_a_cluster_that_answers() -> None:
     derived.apply({key(DPU_CLUSTER, "c"): row(labels={"x": "1"}), key(DPU_CLUSTER, "d"): row(labels={"x": "2"})})
     assert one(conditions_of(pool, world(derived)), aspect).message == "DPUCluster dpf/c has not answered yet"
     assert one(conditions_of(pool, world(derived, DPUCluster_c=READY)), aspect).holds
+    derived.apply({pool: row({})})
+    found = one(conditions_of(pool, world(derived)), aspect)
+    assert found.reason == "Error"
+    assert found.message.endswith("has a fault: exactly one of ipv4Network and ipv4Subnet must be given")
 
 
 def test_a_credential_request_waits_for_its_cluster() -> None:

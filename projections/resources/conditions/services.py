@@ -58,7 +58,7 @@ def of_chain(key: str, world: World) -> tuple[Condition, ...]:
                 )
     return with_ready(
         [
-            condition("ServiceChainSetReconciled", _clusters(key, spec, world)),
+            _reconciled("ServiceChainSetReconciled", key, spec, world),
             condition("ServiceChainSetReady", (*open_ports, *_some(world.unready(key, _NOT_APPLIED)))),
         ]
     )
@@ -72,7 +72,7 @@ def of_set(aspect: str, key: str, world: World) -> tuple[Condition, ...]:
         return _unreadable(key, f"{aspect}Reconciled", spec)
     return with_ready(
         [
-            condition(f"{aspect}Reconciled", _clusters(key, spec, world)),
+            _reconciled(f"{aspect}Reconciled", key, spec, world),
             condition(f"{aspect}Ready", _some(world.unready(key, _NOT_APPLIED))),
         ]
     )
@@ -97,9 +97,18 @@ def of_request(key: str, world: World) -> tuple[Condition, ...]:
 _NOT_APPLIED = "has not been applied in each DPU cluster yet"
 
 
+def _reconciled(aspect: str, key: str, spec: ClusterSelecting, world: World) -> Condition:
+    """The condition that an object can be applied in the DPU clusters that it is for."""
+    has_fault = key in world.derivation.in_clusters.faults
+    return condition(aspect, _clusters(key, spec, world), "Error" if has_fault else "Pending")
+
+
 def _clusters(key: str, spec: ClusterSelecting, world: World, *, needed: bool = True) -> Iterator[Blame]:
     """The blames on the DPU clusters of an object."""
     if not needed:
+        return
+    if fault := world.derivation.in_clusters.faults.get(key):
+        yield Blame(key, f"{short_name(key)} is for no DPU cluster, because its spec has a fault: {fault}")
         return
     found = selected_clusters(world.state, object_id(key).source, spec.clusters)
     if isinstance(found, str):

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import msgspec
-
 from projections.resources.blame import Blame, absent, deleting
 from projections.resources.derivation import Derivation
 from projections.resources.kinds import short_name
-from projections.resources.specs import JSON, Read, read
+from projections.resources.specs import Read, read
 from projections.resources.state import Resource, ResourcesState
 from projections.resources.wanted import Wanted
 
@@ -46,7 +44,7 @@ class World(NamedTuple):
         """The spec of an object as it is wanted, else as it is stated; a fault; or None if there is no object."""
         found, row = self.wanted(key), self.stated(key)
         if found is not None:
-            row = Resource("", 0, 0, 0, 0, {}, {}, _encoded(found.spec))
+            row = found.as_row(0)
         return None if row is None else read(kind, row)
 
     def missing(self, key: str) -> Blame | None:
@@ -67,7 +65,3 @@ class World(NamedTuple):
             return Blame(key, f"{short_name(key)} {unknown}")
         phase = f" is in phase {seen.phase}" if seen.phase else " is not ready"
         return Blame(key, f"{short_name(key)}{phase}" + (f": {seen.message}" if seen.message else ""))
-
-
-def _encoded(spec: JSON) -> str:
-    return msgspec.json.encode(spec).decode()

@@ -29,10 +29,7 @@ from projections.resources.kinds import (
 )
 from projections.resources.specs import Read, read
 from projections.resources.state import ObjectId, Resource
-from schemas.resources.dpf.names import SERVICES
-
-DELIMITERS = f"{SERVICES}/template-delimiter"
-"""Annotation of a DPUServiceConfiguration: other delimiters of templates, separated by a space."""
+from schemas.resources.dpf.service_template import DELIMITERS
 
 
 class ServiceParts(NamedTuple):
