@@ -72,11 +72,11 @@ class Derivation:
             changed |= self._derive_deployment(key, rows)
         sets = by_kind.get(DPU_SET, {}) | {key: None for key in changed if object_id(key).kind == DPU_SET}
         for key in stale:
-            sets |= self._stated_children(key, DPU_SET, state)
+            sets |= self._stated_sets(key, state)
         hosts = [key for kind in sorted(devices.KINDS) for key in by_kind.get(kind, ())]
         touched = self.selection.update_hosts(rows, hosts)
         touched |= self._derive_sets(sets, rows)
-        concerned = self._concerned_in_clusters(by_kind, changed, stale, state)
+        concerned = self._concerned_in_clusters(by_kind, changed, state)
         for key in touched:
             changed |= self._derive_dpu(key)
         for key in concerned:
@@ -94,9 +94,13 @@ class Derivation:
         found = self.deployments.get(deployment)
         return isinstance(found, str) or (found is not None and not found.prerequisites.is_complete)
 
-    def is_in_force(self, key: str, row: Resource) -> bool:
-        """Whether a stated object counts: it is no child that its deployment does not want any more."""
-        return key in self.children.winners or not self._is_abandoned(key, row)
+    def is_abandoned(self, key: str, row: Resource) -> bool:
+        """Whether a stated object is the child of a deployment that does not want it any more. A child that is known
+        before its deployment, or while the deployment lacks a prerequisite, counts as any other object."""
+        namespace, _, name = row.labels.get(OWNING_DEPLOYMENT, "").partition("_")
+        owner = ObjectId(object_id(key).source, DPU_DEPLOYMENT, namespace, name).key
+        is_derived = bool(name) and isinstance(self.deployments.get(owner), Derived)
+        return is_derived and not self.holds(owner) and key not in self.children.winners
 
     def _derive_deployment(self, key: str, rows: Mapping[str, Resource]) -> Keys:
         row = rows.get(key)
@@ -110,34 +114,30 @@ class Derivation:
         found = self.deployments[key] = derived(at, spec, prerequisites(at, spec, rows))
         return self.children.put(key, (row.created_ms, key), found.children)
 
-    def _stated_children(self, key: str, kind: str, state: ResourcesState) -> Keys:
-        """The stated objects of a deployment: what the deployment does not want any more has no effect."""
+    def _stated_sets(self, key: str, state: ResourcesState) -> Keys:
+        """The stated DPUSets of a deployment: what the deployment does not want any more stops to select."""
         at = object_id(key)
-        label = owner_value(at)
         rows = state.objects.rows
-        stated = state.by_kind.get(f"{at.source}/{kind}", {})
-        return {each: None for each in stated if rows[each].labels.get(OWNING_DEPLOYMENT) == label}
+        stated = state.by_kind.get(f"{at.source}/{DPU_SET}", {})
+        return {each: None for each in stated if rows[each].labels.get(OWNING_DEPLOYMENT) == owner_value(at)}
 
-    def _concerned_in_clusters(
-        self, by_kind: Mapping[str, Keys], changed: Keys, deployments: Keys, state: ResourcesState
-    ) -> Keys:
+    def _concerned_in_clusters(self, by_kind: Mapping[str, Keys], changed: Keys, state: ResourcesState) -> Keys:
         """The objects whose objects in DPU clusters may have changed: all of them after a change of a cluster."""
         found: Keys = {}
         for kind in sorted(networks.KINDS):
             found |= by_kind.get(kind, {})
-            for key in deployments:
-                found |= self._stated_children(key, kind, state)
             for source in {object_id(key).source: None for key in by_kind.get(DPU_CLUSTER, ())}:
                 found |= dict.fromkeys(state.of_kind(source, kind))
         children = self.children.winners if DPU_CLUSTER in by_kind else changed
         return found | {key: None for key in children if object_id(key).kind in networks.KINDS}
 
     def _effective_row(self, key: str, rows: Mapping[str, Resource]) -> Resource | None:
-        """An object as its deployment wants it, else as it is stated."""
+        """An object as its deployment wants it, else as it is stated. An older revision has effect until it is deleted:
+        DPUs that have not moved to the newer one still use it."""
         row, child = rows.get(key), self.children.winners.get(key)
         if child is not None:
             return child.as_row(self.children.age(key)[0])
-        return row if row is not None and not row.deleted_ms and not self._is_abandoned(key, row) else None
+        return row if row is not None and not row.deleted_ms else None
 
     def _derive_sets(self, keys: Iterable[str], rows: Mapping[str, Resource]) -> Keys:
         """Read these DPUSets again. Returns the devices whose DPUs may have changed."""
@@ -166,19 +166,12 @@ class Derivation:
             age = (self.children.age(key)[0], key)
             spec = msgspec.convert(child.spec, DPUSetSpec)
             return EffectiveSet(child.at, age, child.labels, spec, child.is_held)
-        if row is None or row.deleted_ms or self._is_abandoned(key, row):
+        if row is None or row.deleted_ms or self.is_abandoned(key, row):
             return None
         stated = read(DPUSetSpec, row)
         if isinstance(stated, str):
             return stated
         return EffectiveSet(object_id(key), (row.created_ms, key), row.labels, stated, is_held=False)
-
-    def _is_abandoned(self, key: str, row: Resource) -> bool:
-        """Whether a stated object is the child of a deployment that does not want it any more. A child that is known
-        before its deployment, or while the deployment lacks a prerequisite, counts as any other object."""
-        namespace, _, name = row.labels.get(OWNING_DEPLOYMENT, "").partition("_")
-        owner = ObjectId(object_id(key).source, DPU_DEPLOYMENT, namespace, name).key
-        return bool(name) and isinstance(self.deployments.get(owner), Derived) and not self.holds(owner)
 
     def _derive_dpu(self, device: str) -> Keys:
         winner, found = self.selection.winner(device), self.selection.hosts.devices.get(device)

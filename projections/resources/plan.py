@@ -90,7 +90,7 @@ def _objects(state: ResourcesState, derivation: Derivation) -> dict[str, Wanted]
         if kinds.partition("/")[2] in _RUNNING:
             for key in state.by_kind[kinds]:
                 row = state.objects.rows[key]
-                if key not in found and not row.deleted_ms and derivation.is_in_force(key, row):
+                if key not in found and not row.deleted_ms and not derivation.is_abandoned(key, row):
                     found[key] = _stated(key, row)
     return found
 
