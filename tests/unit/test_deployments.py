@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from projections.resources import kinds
 from projections.resources.deployments.children import Derived as DerivedDeployment
@@ -230,14 +231,17 @@ def test_edits_of_a_child_by_others_do_not_count() -> None:
     assert [*derived.derivation.wanted()] == before
 
 
-def test_sets_of_two_deployments_with_one_name_belong_to_the_older() -> None:
-    dpus = {"bfb": "image", "flavor": "flavor", "dpuSets": [{"nameSuffix": "b-c"}]}
-    other = {"bfb": "image", "flavor": "flavor", "dpuSets": [{"nameSuffix": "c"}]}
+@pytest.mark.parametrize(("older", "newer"), [("a", "a-b"), ("a-b", "a")])
+def test_sets_of_two_deployments_with_one_name_belong_to_the_older(older: str, newer: str) -> None:
+    suffixes = {"a": "b-c", "a-b": "c"}
     derived = Derived(parts())
-    derived.apply({key(DPU_DEPLOYMENT, "a-b"): deployment(dpus=other), key(DPU_DEPLOYMENT, "a"): deployment(dpus=dpus)})
-    assert derived.derivation.children.lost(key(DPU_DEPLOYMENT, "a-b")) == {
-        key(DPU_SET, "a-b-c"): key(DPU_DEPLOYMENT, "a")
+    for name, created_ms in ((newer, 9), (older, 8)):
+        dpus = {"bfb": "image", "flavor": "flavor", "dpuSets": [{"nameSuffix": suffixes[name]}]}
+        derived.apply({key(DPU_DEPLOYMENT, name): replace(deployment(dpus=dpus), created_ms=created_ms)})
+    assert derived.derivation.children.lost(key(DPU_DEPLOYMENT, newer)) == {
+        key(DPU_SET, "a-b-c"): key(DPU_DEPLOYMENT, older)
     }
+    assert derived.derivation.children.lost(key(DPU_DEPLOYMENT, older)) == {}
 
 
 @pytest.mark.parametrize(

@@ -173,6 +173,19 @@ def test_a_changed_label_changes_the_dpus_of_its_host_only() -> None:
     assert derived.names(DPU) == ["a-d0", "b-d1", "b-d2"]
 
 
+def test_a_changed_template_changes_the_dpus_of_its_set_only() -> None:
+    derived = fleet(one=dpu_set("v1", dpuSelector={"type": "bf3"}), two=dpu_set("v1", created_ms=5))
+    assert derived.apply({key(DPU_SET, "one"): dpu_set("v2", dpuSelector={"type": "bf3"})}) == [
+        key(DPU, "a-d0"),
+        key(DPU, "b-d1"),
+    ]
+    assert {each.at.name: each.spec["bfb"] for each in derived.derivation.wanted()} == {
+        "a-d0": "v2",
+        "b-d1": "v2",
+        "b-d2": "v1",
+    }
+
+
 def test_labels_of_a_device_win_over_those_of_the_template_on_its_node() -> None:
     derived = fleet(one=row({"dpuTemplate": {"spec": {"cluster": {"nodeLabels": {"a": "1", "b": "1"}}}}}))
     spec = {"serialNumber": "s", "cluster": {"nodeLabels": {"b": "2"}}}
