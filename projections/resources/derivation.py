@@ -8,7 +8,6 @@ template concerns the DPUDeployments that refer to it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
 
 import msgspec
 
@@ -19,25 +18,15 @@ from projections.resources.deployments.children import Derived, derived
 from projections.resources.deployments.naming import owner_value
 from projections.resources.deployments.prerequisites import prerequisites
 from projections.resources.deployments.specs import DPUDeploymentSpec
-from projections.resources.dpus import wanted_dpu
+from projections.resources.dpus import EffectiveSet, wanted_dpu
 from projections.resources.host_index import Keys
-from projections.resources.kinds import DPU_CLUSTER, DPU_DEPLOYMENT, DPU_SET
-from projections.resources.selecting import Age, Selecting, selecting
+from projections.resources.kinds import DPU_CLUSTER, DPU_DEPLOYMENT, DPU_FLAVOR_TEMPLATE, DPU_SET
+from projections.resources.selecting import Selecting, selecting
 from projections.resources.selection import Selection
-from projections.resources.specs import DPUSetSpec, Labels, read
+from projections.resources.specs import DPUSetSpec, read
 from projections.resources.state import ObjectId, Resource, ResourcesState, object_id
-from projections.resources.wanted import Wanted
+from projections.resources.wanted import Wanted, digest
 from schemas.resources.dpf.names import OWNING_DEPLOYMENT
-
-
-class EffectiveSet(NamedTuple):
-    """A DPUSet that somebody stated or a deployment wants. A stated set that its deployment wants is as wanted."""
-
-    at: ObjectId
-    age: Age
-    labels: Labels
-    spec: DPUSetSpec
-    is_held: bool
 
 
 class Derivation:
@@ -73,6 +62,8 @@ class Derivation:
         sets = by_kind.get(DPU_SET, {}) | {key: None for key in changed if object_id(key).kind == DPU_SET}
         for key in stale:
             sets |= self._stated_sets(key, state)
+        for key in by_kind.get(DPU_FLAVOR_TEMPLATE, ()):
+            sets |= {each: None for each, found in self.sets.items() if _template_key(found.at, found.spec) == key}
         hosts = [key for kind in sorted(devices.KINDS) for key in by_kind.get(kind, ())]
         touched = self.selection.update_hosts(rows, hosts)
         touched |= self._derive_sets(sets, rows)
@@ -165,18 +156,29 @@ class Derivation:
         if child is not None:
             age = (self.children.age(key)[0], key)
             spec = msgspec.convert(child.spec, DPUSetSpec)
-            return EffectiveSet(child.at, age, child.labels, spec, child.is_held)
+            return EffectiveSet(
+                child.at, age, child.labels, spec, child.is_held, _template_digest(child.at, spec, rows)
+            )
         if row is None or row.deleted_ms or self.is_abandoned(key, row):
             return None
         stated = read(DPUSetSpec, row)
         if isinstance(stated, str):
             return stated
-        return EffectiveSet(object_id(key), (row.created_ms, key), row.labels, stated, is_held=False)
+        at = object_id(key)
+        return EffectiveSet(at, (row.created_ms, key), row.labels, stated, False, _template_digest(at, stated, rows))
 
     def _derive_dpu(self, device: str) -> Keys:
         winner, found = self.selection.winner(device), self.selection.hosts.devices.get(device)
         if winner is None or found is None:
             return self.dpus.put(device, (0, device), ())
-        owner = self.sets[winner]
-        wanted = wanted_dpu(owner.at, owner.labels, owner.spec, found, is_held=owner.is_held)
-        return self.dpus.put(device, (0, device), (wanted,))
+        return self.dpus.put(device, (0, device), (wanted_dpu(self.sets[winner], found),))
+
+
+def _template_key(at: ObjectId, spec: DPUSetSpec) -> str | None:
+    name = spec.dpu_template.spec.dpu_flavor_template
+    return ObjectId(at.source, DPU_FLAVOR_TEMPLATE, at.namespace, name).key if name else None
+
+
+def _template_digest(at: ObjectId, spec: DPUSetSpec, rows: Mapping[str, Resource]) -> str:
+    key = _template_key(at, spec)
+    return digest(rows[key].spec) if key is not None and key in rows else ""

@@ -5,8 +5,11 @@ Names, labels and fields are those of DPF's DPUSet controller (DPUSet controller
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from projections.resources.devices import FEATURE_PREFIX, Device
 from projections.resources.kinds import DPU
+from projections.resources.selecting import Age
 from projections.resources.specs import JSON, ClusterSpec, DPUSetSpec, DPUTemplateSpec, Labels, without_absent
 from projections.resources.state import ObjectId
 from projections.resources.wanted import Wanted, suffix
@@ -18,8 +21,27 @@ _OLD_LABELS = (
 )
 """Labels of a DPU of release 24.10, by the property that node feature discovery states."""
 
-REINSTALLING_FIELDS = ("bfb", "blueFieldSoftware", "dpuFlavor", "secureBoot")
-"""Fields of a DPU whose change means a new installation. The first that differs is the reported one."""
+_OUTDATED = (
+    ("bfb", "OutdatedBFB"),
+    ("dpuFlavor", "OutdatedDPUFlavor"),
+    ("secureBoot", "OutdatedSecureBoot"),
+    ("blueFieldSoftware", "OutdatedBlueFieldSoftware"),
+)
+"""Fields of a DPU whose change means a new installation, in the order in which DPF reports them."""
+
+
+class EffectiveSet(NamedTuple):
+    """A DPUSet that somebody stated or a deployment wants. A stated set that its deployment wants is as wanted.
+
+    `template_digest` is that of the spec of its DPUFlavorTemplate, empty without one.
+    """
+
+    at: ObjectId
+    age: Age
+    labels: Labels
+    spec: DPUSetSpec
+    is_held: bool
+    template_digest: str
 
 
 def dpu_name(device: Device) -> str:
@@ -27,22 +49,27 @@ def dpu_name(device: Device) -> str:
     return f"{device.host.lower()}-{device.name}"
 
 
-def wanted_dpu(at: ObjectId, labels: Labels, spec: DPUSetSpec, device: Device, *, is_held: bool = False) -> Wanted:
-    """The DPU of a device, as the DPUSet `at` wants it."""
-    template = spec.dpu_template
+def wanted_dpu(owner: EffectiveSet, device: Device) -> Wanted:
+    """The DPU of a device, as its DPUSet wants it."""
+    template = owner.spec.dpu_template
     return Wanted(
-        at=ObjectId(at.source, DPU, at.namespace, dpu_name(device)),
-        owner=at.key,
-        spec=_spec(template.spec, device),
-        labels=_labels(at, labels, device),
+        at=ObjectId(owner.at.source, DPU, owner.at.namespace, dpu_name(device)),
+        owner=owner.at.key,
+        spec=_spec(template.spec, device, owner.template_digest),
+        labels=_labels(owner.at, owner.labels, device),
         annotations=template.annotations or {},
-        is_held=is_held,
+        is_held=owner.is_held,
     )
 
 
-def flavor_name(template: str, device: Device) -> str:
+def outdated_reason(spec: JSON, wanted: JSON) -> str | None:
+    """Why a DPU with this spec must be installed anew to be as wanted; None if it need not."""
+    return next((reason for field, reason in _OUTDATED if spec.get(field) != wanted.get(field)), None)
+
+
+def flavor_name(template: str, template_digest: str, device: Device) -> str:
     """The DPUFlavor that a DPUFlavorTemplate is rendered to: one for all devices with the same values."""
-    return f"{template}-{suffix(template, device.spec.values or {})}"
+    return f"{template}-{suffix(template, template_digest, device.spec.values or {})}"
 
 
 def _labels(at: ObjectId, labels: Labels, device: Device) -> Labels:
@@ -55,14 +82,14 @@ def _labels(at: ObjectId, labels: Labels, device: Device) -> Labels:
     return labels | found | own
 
 
-def _spec(template: DPUTemplateSpec, device: Device) -> JSON:
+def _spec(template: DPUTemplateSpec, device: Device, template_digest: str) -> JSON:
     if device.number < 0:
         where = {"dpuNodeName": device.host, "dpuDeviceName": device.name, "serialNumber": device.spec.serial_number}
     else:
         where = {"nodeName": device.host}
     flavor = template.dpu_flavor
     if template.dpu_flavor_template is not None:
-        flavor = flavor_name(template.dpu_flavor_template, device)
+        flavor = flavor_name(template.dpu_flavor_template, template_digest, device)
     return without_absent(
         {
             **where,

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from projections.resources.derivation import Derivation
-from projections.resources.dpus import REINSTALLING_FIELDS
+from projections.resources.dpus import outdated_reason
 from projections.resources.kinds import DPU, DPU_SERVICE, DPU_SERVICE_CHAIN, DPU_SERVICE_INTERFACE, short_name
 from projections.resources.specs import JSON
 from projections.resources.state import Resource, ResourcesState, object_id
@@ -143,7 +143,7 @@ def _dpu_step(key: str, old: Wanted, new: Wanted, changes: dict[str, tuple[Any, 
             changes[name] = (before, after)
     if not changes:
         return None
-    if any(field in changes for field in REINSTALLING_FIELDS):
+    if outdated_reason(old.spec, new.spec) is not None:
         return Step(Action.REFLASH, key, new.owner, changes)
     is_relabelled = not changes.keys().isdisjoint(("labels", "annotations", "cluster"))
     return Step(Action.RELABEL if is_relabelled else Action.UPDATE, key, new.owner, changes)

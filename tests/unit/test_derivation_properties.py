@@ -62,7 +62,7 @@ SETS = _rows(
                     "dpuNodeSelector": hosts,
                     "nodeSelector": None if hosts else older,
                     "dpuDeviceSelector": devices,
-                    "dpuTemplate": {"spec": {"bfb": {"name": image}}},
+                    "dpuTemplate": {"spec": {"bfb": {"name": image}, "dpuFlavorTemplate": "a"}},
                 }
             ),
             VALUES,
@@ -111,6 +111,7 @@ STRATEGIES = {
     kinds.DPU_SERVICE_CONFIGURATION: PARTS,
     kinds.BFB: PLAIN,
     kinds.DPU_FLAVOR: PLAIN,
+    kinds.DPU_FLAVOR_TEMPLATE: _rows(st.fixed_dictionaries({"template": VALUES})),
 }
 SET_NAMES = st.sampled_from([*NAMES, "a-a", "a-b-a"])
 

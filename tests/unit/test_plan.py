@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from projections.resources.dpus import outdated_reason
 from projections.resources.kinds import (
     BFB,
     DPU_DEPLOYMENT,
     DPU_DEVICE,
+    DPU_FLAVOR_TEMPLATE,
     DPU_NODE,
     DPU_SERVICE,
     DPU_SERVICE_CHAIN,
@@ -21,6 +24,8 @@ from projections.resources.kinds import (
 )
 from projections.resources.plan import Action, Step, plan
 from projections.resources.state import Resource, ResourcesState
+from schemas.resources.dpf.dpu import OUTDATED_REASONS
+from schemas.resources.dpf.names import DPU_NODE_NAME
 from tests.support.deployments import configuration, deployed, deployment
 from tests.support.derivations import Derived, device, dpu_set, full, key, row
 from tests.unit.test_derivation_properties import changes
@@ -54,6 +59,39 @@ def test_a_new_image_reflashes_the_dpus_of_its_set_in_order_of_names() -> None:
     assert [step.text for step in steps] == ["reflash DPU dpf/h1-d1", "reflash DPU dpf/h2-d2"]
     assert steps[0].changes == {"bfb": ("v1", "v2")}
     assert steps[0].owner == key(DPU_SET, "rack1")
+
+
+def test_values_and_templates_of_flavors_reflash_the_devices_that_have_them() -> None:
+    template = {"spec": {"bfb": {"name": "v1"}, "dpuFlavorTemplate": "t"}}
+    rows = {key(DPU_SET, f"rack{rack}"): None for rack in range(2)} | {
+        key(DPU_SET, "all"): row({"dpuTemplate": template})
+    }
+    derived = fleet()
+    derived.apply(rows)
+    names = {each.spec["dpuFlavor"] for each in derived.derivation.wanted()}
+    assert len(names) == 1
+    changed = row({"serialNumber": "s", "values": {"vlan": 7}}, labels={DPU_NODE_NAME: "h1"})
+    assert [step.text for step in planned(derived, {key(DPU_DEVICE, "d1"): changed})] == ["reflash DPU dpf/h1-d1"]
+    steps = planned(derived, {key(DPU_FLAVOR_TEMPLATE, "t"): row({"template": "grub: {}"})})
+    assert [step.action for step in steps] == [Action.REFLASH] * 3
+    derived.apply({key(DPU_FLAVOR_TEMPLATE, "t"): row({"template": "grub: {}"})})
+    assert {each.spec["dpuFlavor"] for each in derived.derivation.wanted()}.isdisjoint(names)
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"secureBoot": True, "dpuFlavor": "g", "bfb": "v2"}, "OutdatedBFB"),
+        ({"secureBoot": True, "dpuFlavor": "g"}, "OutdatedDPUFlavor"),
+        ({"secureBoot": True, "blueFieldSoftware": "b"}, "OutdatedSecureBoot"),
+        ({"blueFieldSoftware": "b"}, "OutdatedBlueFieldSoftware"),
+        ({"nodeEffect": {"hold": True}, "cluster": {}}, None),
+    ],
+)
+def test_a_dpu_is_outdated_for_the_first_reason_of_dpf(changed: dict[str, Any], reason: str | None) -> None:
+    spec = {"bfb": "v1", "dpuFlavor": "f"}
+    assert outdated_reason(spec, spec | changed) == reason
+    assert reason is None or reason in OUTDATED_REASONS
 
 
 def test_dpus_are_created_removed_relabelled_and_updated() -> None:
