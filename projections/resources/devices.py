@@ -12,10 +12,11 @@ from typing import NamedTuple
 
 from projections.resources.kinds import DPU_DEVICE, DPU_NODE, NODE
 from projections.resources.specs import DPUDeviceSpec, DPUNodeSpec, Labels, read
-from projections.resources.state import ObjectId, Resource
+from projections.resources.state import ObjectId, Resource, object_id
 from schemas.resources.dpf.names import DEVICE_PCI_ADDRESS, DPU_NODE_NAME
 
 FEATURE_PREFIX = "feature.node.kubernetes.io/dpu-"
+_PCI_ADDRESS = re.compile(r"(?:[0-9a-fA-F]{4}-)?[0-9a-fA-F]{2}-[0-9a-fA-F]{2}")
 _PCI_LABEL = re.compile(re.escape(FEATURE_PREFIX) + r"([0-9]{1,4})-pci-address")
 
 
@@ -44,16 +45,17 @@ class Device(NamedTuple):
 
 def devices_of_node(key: str, row: Resource) -> Iterator[Device]:
     """The DPUs that the labels of a node state."""
-    at = ObjectId(*key.split("/"))
+    at = object_id(key)
     for label in sorted(row.labels):
-        if found := _PCI_LABEL.fullmatch(label):
+        found = _PCI_LABEL.fullmatch(label)
+        if found and _PCI_ADDRESS.fullmatch(row.labels[label]):
             number = int(found[1])
             yield Device(
                 key=f"{key}#{number}",
                 source=at.source,
                 namespace="",
                 host=at.name,
-                name=row.labels[label],
+                name=row.labels[label].lower(),
                 number=number,
                 host_labels=row.labels,
                 labels=row.labels,
@@ -73,7 +75,7 @@ def device_of(key: str, rows: Mapping[str, Resource], listing: Mapping[str, obje
     row = rows.get(key)
     if row is None or row.deleted_ms:
         return None
-    at = ObjectId(*key.split("/"))
+    at = object_id(key)
     host = row.labels.get(DPU_NODE_NAME) or _oldest(rows, listing)
     node = rows.get(ObjectId(at.source, DPU_NODE, at.namespace, host).key) if host else None
     spec = read(DPUDeviceSpec, row)
@@ -89,7 +91,7 @@ def hides_node(source: str, namespace: str, host: str, rows: Mapping[str, Resour
 
 def _oldest(rows: Mapping[str, Resource], listing: Mapping[str, object]) -> str:
     alive = [(rows[key].created_ms, key) for key in listing if key in rows and not rows[key].deleted_ms]
-    return min(alive)[1].split("/")[3] if alive else ""
+    return object_id(min(alive)[1]).name if alive else ""
 
 
 KINDS = frozenset((NODE, DPU_NODE, DPU_DEVICE))

@@ -35,5 +35,5 @@ NETWORK_ATTACHMENT = "NetworkAttachmentDefinition.k8s.cni.cncf.io"
 
 def short_name(key: str) -> str:
     """The kind, namespace and name in the key of an object, for messages: `BFB dpf/image`."""
-    _, kind, namespace, name = key.split("/")
+    _, kind, namespace, name = key.split("/", 3)
     return f"{kind.split('.')[0]} {namespace}/{name}" if namespace else f"{kind.split('.')[0]} {name}"

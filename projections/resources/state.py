@@ -54,8 +54,8 @@ Rows = Mapping[str, Resource | None]
 
 
 def object_id(key: str) -> ObjectId:
-    """The identity in the key of a row."""
-    return ObjectId(*key.split("/"))
+    """The identity in a key. The name may have slashes in the key of an object that only a reference names."""
+    return ObjectId(*key.split("/", 3))
 
 
 def targets(key: str, row: Resource) -> tuple[str, ...]:

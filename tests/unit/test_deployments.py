@@ -183,6 +183,11 @@ def test_a_missing_prerequisite_holds_what_exists(kind: str, name: str, blame: s
             "DPUServiceConfiguration dpf/hbn names service 'agent', which is not in dependsOn of 'hbn'",
         ),
         (
+            {key(DPU_SERVICE_CONFIGURATION, "hbn"): configuration("hbn", interfaces=[{"name": "P0", "network": "n"}])},
+            "DPUServiceConfiguration dpf/hbn has a fault, interfaces.name: 'P0' must be 1 to 253 lower-case letters, "
+            "digits, '.' and '-', no '.' or '-' at an end",
+        ),
+        (
             {key(DPU_SERVICE_TEMPLATE, "hbn"): row({"helmChart": 1})},
             "DPUServiceTemplate dpf/hbn cannot be read: spec: Expected `object`, got `int` - at `$.helmChart`",
         ),

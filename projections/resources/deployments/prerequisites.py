@@ -18,6 +18,7 @@ from projections.resources.deployments.specs import (
     TemplateSpec,
 )
 from projections.resources.deployments.values import referenced_services
+from projections.resources.items import check_object_name
 from projections.resources.kinds import (
     BFB,
     BLUEFIELD_SOFTWARE,
@@ -56,7 +57,7 @@ class Prerequisites(NamedTuple):
 
 def prerequisites(at: ObjectId, spec: DPUDeploymentSpec, rows: Mapping[str, Resource]) -> Prerequisites:
     """The objects that a deployment needs."""
-    missing = [*_missing_of_dpus(at, spec, rows)]
+    missing = [*_misnamed(at, spec), *_missing_of_dpus(at, spec, rows)]
     order = dependency_order(spec.services)
     if isinstance(order, str):
         missing.append(Blame(at.key, order))
@@ -71,6 +72,16 @@ def prerequisites(at: ObjectId, spec: DPUDeploymentSpec, rows: Mapping[str, Reso
         else:
             missing += parts
     return Prerequisites(services, tuple(missing), tuple(_unfit(at, spec, services, rows)))
+
+
+def _misnamed(at: ObjectId, spec: DPUDeploymentSpec) -> Iterator[Blame]:
+    """The blames on names from which no object can be named."""
+    named = [
+        (f"dpus.dpuSets[{number}].nameSuffix", each.name_suffix) for number, each in enumerate(spec.dpus.dpu_sets or ())
+    ]
+    for field, name in (*named, *((f"services.{name}", name) for name in sorted(spec.services))):
+        if fault := check_object_name(field, name):
+            yield Blame(at.key, fault)
 
 
 def _missing_of_dpus(at: ObjectId, spec: DPUDeploymentSpec, rows: Mapping[str, Resource]) -> Iterator[Blame]:
@@ -103,6 +114,9 @@ def _parts(
             blames.append(Blame(key, message))
     if blames or isinstance(template, Blame) or isinstance(settings, Blame):
         return blames
+    for each in settings.interfaces or ():
+        if fault := check_object_name("interfaces.name", each.name.replace("_", "-")):
+            return [Blame(settings_key, f"{short_name(settings_key)} has a fault, {fault}")]
     delimiters = rows[settings_key].annotations.get(DELIMITERS)
     named = referenced_services((settings.service_configuration.helm_chart or {}).get("values"), delimiters)
     if unknown := sorted({*named} - {each.name for each in service.depends_on or ()}):
