@@ -22,6 +22,7 @@ from commands.handlers.dry_runs import DryRunHandler
 from commands.handlers.join import JoinHandler
 from commands.handlers.join_stream import JoinStreamHandler
 from commands.handlers.leave import LeaveHandler
+from commands.handlers.resources import ResourceHandler
 from commands.handlers.service import CommandsService
 from commands.handlers.upgrade import SupportedVersions, UpgradeHandler
 from commands.queries.as_of import AsOfSource, NoAsOfSource, with_as_of
@@ -104,6 +105,7 @@ class ApiServer:
             JoinHandler(self.command_handler, reader, position_waiter),
             leave_handler,
             DryRunHandler(replica, now_ms),
+            resource_handler=ResourceHandler(self.command_handler, replica, now_ms),
             reader=reader,
             upgrade_handler=UpgradeHandler(
                 self.command_handler, replica, supports or (lambda: {replica.name: replica.supports()})

@@ -39,6 +39,12 @@ def part_id(command_id: str, number: int) -> str:
     return _text(issued_at_ms(command_id), family << 24 | number)
 
 
+def comparison_id(command_id: str, number: int) -> str:
+    """The id of comparison `number`, from 0, of a command that compares its objects again when they have changed.
+    Clients number the parts of a command from 1 up, and these count down from the last number."""
+    return part_id(command_id, (1 << 24) - number) if number else command_id
+
+
 def is_part_of(command_id: str, whole: str) -> bool:
     """Whether an id is that of a command, or of a part of it."""
     return command_id == whole or command_id[:-_NUMBER_DIGITS] == part_id(whole, 1)[:-_NUMBER_DIGITS]

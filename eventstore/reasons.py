@@ -88,6 +88,7 @@ class Reason(StrEnum):
     RESOURCE_NOT_FOUND = "RESOURCE_NOT_FOUND", "No object of this kind and name exists."
     RESOURCE_CHANGED = "RESOURCE_CHANGED", "The object has `generation`, and the request was made from another one."
     RESOURCE_DELETED = "RESOURCE_DELETED", "The object is being deleted, and cannot change before it is gone."
+    RESOURCE_UPDATE_INVALID = "RESOURCE_UPDATE_INVALID", "The present object does not allow this change of its fields."
 
     OUT_OF_ORDER = "OUT_OF_ORDER", "The plane's own record was folded already, or an earlier one was not."
 

@@ -66,3 +66,7 @@ class FoldStates:
         """The state of the partition that the objects of a source are in."""
         state: ResourcesState = self._folded.state(self._folded.partition_for(RESOURCES, source))
         return state
+
+    def resources_at(self, partition: Partition) -> ResourcesState:
+        state: ResourcesState = self._folded.state(partition)
+        return state

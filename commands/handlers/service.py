@@ -11,6 +11,7 @@ from commands.handlers.dry_runs import DryRunHandler
 from commands.handlers.join import JoinHandler
 from commands.handlers.join_stream import JoinStreamHandler
 from commands.handlers.leave import LeaveHandler
+from commands.handlers.resources import ResourceHandler
 from commands.handlers.upgrade import UpgradeHandler
 from commands.queries.fold_reader import FoldReader
 from commands.requests import cliques, dpus, fleet, nodes
@@ -31,6 +32,7 @@ class CommandsService:
         leave_handler: LeaveHandler,
         dry_runs: DryRunHandler,
         *,
+        resource_handler: ResourceHandler,
         reader: FoldReader,
         upgrade_handler: UpgradeHandler,
         replica_name: str,
@@ -41,6 +43,7 @@ class CommandsService:
         self._join_handler = join_handler
         self._leave_handler = leave_handler
         self._dry_run_handler = dry_runs
+        self._resource_handler = resource_handler
         self._upgrade_handler = upgrade_handler
         self._replica_name = replica_name
 
@@ -112,6 +115,12 @@ class CommandsService:
 
     async def thaw_writes(self, request: pb.ThawWritesRequest, call: Call) -> pb.CommandResult:
         return await self._handler.handle(fleet.thaw_writes, request, call)
+
+    async def apply_resources(self, request: pb.ApplyResourcesRequest, call: Call) -> pb.CommandResult:
+        return await self._resource_handler.apply(request, call)
+
+    async def delete_resources(self, request: pb.DeleteResourcesRequest, call: Call) -> pb.CommandResult:
+        return await self._resource_handler.delete(request, call)
 
     async def _edit(self, build_event: EventBuilder[R], request: R, call: Call) -> pb.CommandResult:
         """Handle a command that may be held. If the command is repeated under its id, the result is the present status

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from commands import results
 from eventstore.folding.ledger import AHEAD_MS, LATE_MS
-from eventstore.ids import issued_at_ms
+from eventstore.ids import comparison_id, issued_at_ms
 from eventstore.reasons import Reason
 from eventstore.replicas.folded_log import FoldedLog
 from eventstore.replicas.status import PartitionStatus
@@ -37,7 +37,8 @@ class CommandStatus:
         latest_ms = issued_at_ms(command_id) + LATE_MS + AHEAD_MS
         known = self._folds.outcomes(command_id)
         if known:
-            return self._with_fleet(results.merged_result(command_id, known, self._folds.log_id))
+            answer = results.merged_result(command_id, known, self._folds.log_id)
+            return self._with_fleet(self._with_later_comparisons(answer))
         left_ms = latest_ms - self._now_ms()
         if left_ms > 0:
             reason = f"the command is not in the log yet, and can still arrive within {left_ms // 1000 + 1} s"
@@ -56,6 +57,18 @@ class CommandStatus:
             reason = f"the outcome of the command is no longer kept; {shows}"
             return results.unknown(command_id, reason, Reason.OUTCOME_FORGOTTEN)
         return results.expired(command_id)
+
+    def _with_later_comparisons(self, answer: pb.CommandResult) -> pb.CommandResult:
+        """The result after the last comparison of the objects of a command."""
+        for number in range(1, results.COMPARISONS_MAX):
+            if not results.changed_objects(answer, (answer.command_id,)):
+                break
+            later = self._folds.outcomes(comparison_id(answer.command_id, number))
+            if not later:
+                break
+            message = results.merged_result(answer.command_id, later, self._folds.log_id)
+            answer = results.compared_again(answer, message)
+        return answer
 
     def _is_forgotten(self, command_id: str) -> bool:
         """Whether a fold may have decided the command without remembering its outcome."""

@@ -9,7 +9,7 @@ from commands import results
 from commands.queries.keeping import note_holds
 from commands.rpc.error_details import NotFound
 from commands.rpc.middleware import Call
-from eventstore.log import CLIQUES, FLEET, FLEET_0, INSTALLS, ZONES, Partition
+from eventstore.log import CLIQUES, FLEET, FLEET_0, INSTALLS, RESOURCES, ZONES, Partition
 from eventstore.reasons import Fault, Reason
 from eventstore.replicas.folded_log import FoldedLog
 from projections.cliques.state import CliquesState
@@ -18,6 +18,7 @@ from projections.fleet import views as fleet_views
 from projections.fleet.state import FleetState
 from projections.fold_states import FoldStates
 from projections.installs.rows import InstallsState
+from projections.resources.state import ResourcesState
 from projections.zones.state import ZonesState
 from schemas.api import dpuplane_pb2 as pb
 
@@ -92,6 +93,9 @@ class FoldReader:
 
     def installs_at(self, number: int) -> InstallsState:
         return self._states.installs_at(Partition(INSTALLS, number))
+
+    def resources(self, number: int) -> ResourcesState:
+        return self._states.resources_at(Partition(RESOURCES, number))
 
     def partition_number(self, key: str) -> int:
         """The partition of a zone or domain. Raises NotFound.

@@ -17,6 +17,7 @@ from commands.queries import explain
 from commands.queries.command_status import CommandStatus
 from commands.queries.fold_reader import FoldReader
 from commands.queries.progress import ProgressQueries
+from commands.queries.resources import ResourceQueries
 from commands.queries.status import DeviceSource, StatusReporter
 from commands.requests.validation import require, require_count, require_one_of
 from commands.rpc.error_details import NotFound
@@ -55,7 +56,7 @@ page of fifty of the largest cliques took most of a second.
 """
 
 
-class QueriesService(ProgressQueries):
+class QueriesService(ProgressQueries, ResourceQueries):
     """Methods of the service in snake case, called by `commands.rpc.middleware.RpcMiddleware`."""
 
     def __init__(

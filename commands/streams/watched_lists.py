@@ -9,7 +9,7 @@ from commands.messages import to_message
 from commands.queries.fold_reader import FoldReader
 from commands.requests.validation import require_one_of
 from commands.streams.change_feed import TableOf
-from eventstore.log import CLIQUES, FLEET_0, INSTALLS, ZONES, Partition
+from eventstore.log import CLIQUES, FLEET_0, INSTALLS, RESOURCES, ZONES, Partition
 from projections.cliques import views as clique_views
 from projections.label_selectors import matches, parse_selector
 from projections.views import nodes as node_views
@@ -129,7 +129,7 @@ class PositionsOnly:
     tables: Sequence[tuple[Partition, TableOf]] = ()
 
     def __init__(self, reader: FoldReader) -> None:
-        topics, numbers = (ZONES, CLIQUES, INSTALLS), reader.partition_numbers
+        topics, numbers = (ZONES, CLIQUES, RESOURCES, INSTALLS), reader.partition_numbers
         self.partitions = [FLEET_0, *(Partition(topic, number) for topic in topics for number in numbers)]
 
     def item_of(self, partition: Partition, key: str) -> Item:

@@ -29,7 +29,7 @@ OUTCOME_REFUSED: Outcome
 OUTCOME_UNCHANGED: Outcome
 
 class CommandResult(_message.Message):
-    __slots__ = ("command_id", "outcome", "reason", "index", "queue_position", "hold", "items", "position", "dry_run", "partitions", "reason_code", "reason_fields")
+    __slots__ = ("command_id", "outcome", "reason", "index", "queue_position", "hold", "items", "position", "dry_run", "partitions", "reason_code", "reason_fields", "generation")
     class ReasonFieldsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -49,6 +49,7 @@ class CommandResult(_message.Message):
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     REASON_CODE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELDS_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
     command_id: str
     outcome: Outcome
     reason: str
@@ -61,7 +62,8 @@ class CommandResult(_message.Message):
     partitions: _containers.RepeatedCompositeFieldContainer[PartitionResult]
     reason_code: str
     reason_fields: _containers.ScalarMap[str, str]
-    def __init__(self, command_id: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., reason: _Optional[str] = ..., index: _Optional[int] = ..., queue_position: _Optional[int] = ..., hold: _Optional[int] = ..., items: _Optional[_Iterable[_Union[ItemResult, _Mapping]]] = ..., position: _Optional[str] = ..., dry_run: _Optional[_Union[DryRun, _Mapping]] = ..., partitions: _Optional[_Iterable[_Union[PartitionResult, _Mapping]]] = ..., reason_code: _Optional[str] = ..., reason_fields: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    generation: int
+    def __init__(self, command_id: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., reason: _Optional[str] = ..., index: _Optional[int] = ..., queue_position: _Optional[int] = ..., hold: _Optional[int] = ..., items: _Optional[_Iterable[_Union[ItemResult, _Mapping]]] = ..., position: _Optional[str] = ..., dry_run: _Optional[_Union[DryRun, _Mapping]] = ..., partitions: _Optional[_Iterable[_Union[PartitionResult, _Mapping]]] = ..., reason_code: _Optional[str] = ..., reason_fields: _Optional[_Mapping[str, str]] = ..., generation: _Optional[int] = ...) -> None: ...
 
 class PartitionResult(_message.Message):
     __slots__ = ("partition", "outcome", "reason", "position", "reason_code", "reason_fields")
@@ -87,14 +89,26 @@ class PartitionResult(_message.Message):
     def __init__(self, partition: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., reason: _Optional[str] = ..., position: _Optional[str] = ..., reason_code: _Optional[str] = ..., reason_fields: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class DryRun(_message.Message):
-    __slots__ = ("budget", "addresses", "effects")
+    __slots__ = ("budget", "addresses", "effects", "resources")
     BUDGET_FIELD_NUMBER: _ClassVar[int]
     ADDRESSES_FIELD_NUMBER: _ClassVar[int]
     EFFECTS_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
     budget: str
     addresses: int
     effects: _containers.RepeatedCompositeFieldContainer[TableEffect]
-    def __init__(self, budget: _Optional[str] = ..., addresses: _Optional[int] = ..., effects: _Optional[_Iterable[_Union[TableEffect, _Mapping]]] = ...) -> None: ...
+    resources: _containers.RepeatedCompositeFieldContainer[ResourceChange]
+    def __init__(self, budget: _Optional[str] = ..., addresses: _Optional[int] = ..., effects: _Optional[_Iterable[_Union[TableEffect, _Mapping]]] = ..., resources: _Optional[_Iterable[_Union[ResourceChange, _Mapping]]] = ...) -> None: ...
+
+class ResourceChange(_message.Message):
+    __slots__ = ("before", "after", "faults")
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    FAULTS_FIELD_NUMBER: _ClassVar[int]
+    before: Resource
+    after: Resource
+    faults: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, before: _Optional[_Union[Resource, _Mapping]] = ..., after: _Optional[_Union[Resource, _Mapping]] = ..., faults: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class TableEffect(_message.Message):
     __slots__ = ("zones", "zone_count", "rules", "addresses_allowed", "addresses_denied")
@@ -133,7 +147,7 @@ class RuleEffect(_message.Message):
     def __init__(self, policy: _Optional[str] = ..., action: _Optional[str] = ..., priority: _Optional[int] = ..., protocol: _Optional[str] = ..., ports: _Optional[_Iterable[_Union[PortRange, _Mapping]]] = ..., prefixes_added: _Optional[int] = ..., prefixes_removed: _Optional[int] = ..., added: _Optional[_Iterable[str]] = ..., removed: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ItemResult(_message.Message):
-    __slots__ = ("name", "outcome", "reason", "note", "reason_code", "reason_fields", "index", "queue_position")
+    __slots__ = ("name", "outcome", "reason", "note", "reason_code", "reason_fields", "index", "queue_position", "generation")
     class ReasonFieldsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -149,6 +163,7 @@ class ItemResult(_message.Message):
     REASON_FIELDS_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
     QUEUE_POSITION_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
     name: str
     outcome: Outcome
     reason: str
@@ -157,7 +172,8 @@ class ItemResult(_message.Message):
     reason_fields: _containers.ScalarMap[str, str]
     index: int
     queue_position: int
-    def __init__(self, name: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., reason: _Optional[str] = ..., note: _Optional[str] = ..., reason_code: _Optional[str] = ..., reason_fields: _Optional[_Mapping[str, str]] = ..., index: _Optional[int] = ..., queue_position: _Optional[int] = ...) -> None: ...
+    generation: int
+    def __init__(self, name: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., reason: _Optional[str] = ..., note: _Optional[str] = ..., reason_code: _Optional[str] = ..., reason_fields: _Optional[_Mapping[str, str]] = ..., index: _Optional[int] = ..., queue_position: _Optional[int] = ..., generation: _Optional[int] = ...) -> None: ...
 
 class JoinSummary(_message.Message):
     __slots__ = ("requests", "nodes", "done", "refused", "unknown", "refusals", "position", "not_appended", "errors")
@@ -1805,3 +1821,175 @@ class UpgradeFoldVersionRequest(_message.Message):
     version: int
     command_id: str
     def __init__(self, topic: _Optional[str] = ..., version: _Optional[int] = ..., command_id: _Optional[str] = ...) -> None: ...
+
+class ApplyResourcesRequest(_message.Message):
+    __slots__ = ("command_id", "resources", "dry_run")
+    COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    command_id: str
+    resources: _containers.RepeatedCompositeFieldContainer[ResourceSpec]
+    dry_run: bool
+    def __init__(self, command_id: _Optional[str] = ..., resources: _Optional[_Iterable[_Union[ResourceSpec, _Mapping]]] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+
+class ResourceSpec(_message.Message):
+    __slots__ = ("kind", "api_version", "namespace", "name", "labels", "annotations", "spec")
+    class LabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class AnnotationsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    API_VERSION_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    ANNOTATIONS_FIELD_NUMBER: _ClassVar[int]
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    api_version: str
+    namespace: str
+    name: str
+    labels: _containers.ScalarMap[str, str]
+    annotations: _containers.ScalarMap[str, str]
+    spec: str
+    def __init__(self, kind: _Optional[str] = ..., api_version: _Optional[str] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ..., spec: _Optional[str] = ...) -> None: ...
+
+class DeleteResourcesRequest(_message.Message):
+    __slots__ = ("command_id", "resources")
+    COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    command_id: str
+    resources: _containers.RepeatedCompositeFieldContainer[ResourceName]
+    def __init__(self, command_id: _Optional[str] = ..., resources: _Optional[_Iterable[_Union[ResourceName, _Mapping]]] = ...) -> None: ...
+
+class ResourceName(_message.Message):
+    __slots__ = ("kind", "namespace", "name", "uid")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    def __init__(self, kind: _Optional[str] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ...) -> None: ...
+
+class GetResourceRequest(_message.Message):
+    __slots__ = ("min_position", "kind", "namespace", "name", "source", "as_of")
+    MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_FIELD_NUMBER: _ClassVar[int]
+    min_position: str
+    kind: str
+    namespace: str
+    name: str
+    source: str
+    as_of: str
+    def __init__(self, min_position: _Optional[str] = ..., kind: _Optional[str] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ..., source: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
+
+class ListResourcesRequest(_message.Message):
+    __slots__ = ("min_position", "kind", "namespace", "label_selector", "page_size", "page_token", "source", "as_of")
+    MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    LABEL_SELECTOR_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_FIELD_NUMBER: _ClassVar[int]
+    min_position: str
+    kind: str
+    namespace: str
+    label_selector: str
+    page_size: int
+    page_token: str
+    source: str
+    as_of: str
+    def __init__(self, min_position: _Optional[str] = ..., kind: _Optional[str] = ..., namespace: _Optional[str] = ..., label_selector: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., source: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
+
+class ListResourcesResponse(_message.Message):
+    __slots__ = ("resources", "next_page_token", "position")
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    resources: _containers.RepeatedCompositeFieldContainer[Resource]
+    next_page_token: str
+    position: str
+    def __init__(self, resources: _Optional[_Iterable[_Union[Resource, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., position: _Optional[str] = ...) -> None: ...
+
+class Resource(_message.Message):
+    __slots__ = ("kind", "api_version", "namespace", "name", "labels", "annotations", "spec", "source", "uid", "generation", "create_time", "update_time", "delete_time", "actor", "references", "referrers", "position")
+    class LabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class AnnotationsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    API_VERSION_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    ANNOTATIONS_FIELD_NUMBER: _ClassVar[int]
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
+    UPDATE_TIME_FIELD_NUMBER: _ClassVar[int]
+    DELETE_TIME_FIELD_NUMBER: _ClassVar[int]
+    ACTOR_FIELD_NUMBER: _ClassVar[int]
+    REFERENCES_FIELD_NUMBER: _ClassVar[int]
+    REFERRERS_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    api_version: str
+    namespace: str
+    name: str
+    labels: _containers.ScalarMap[str, str]
+    annotations: _containers.ScalarMap[str, str]
+    spec: str
+    source: str
+    uid: str
+    generation: int
+    create_time: _timestamp_pb2.Timestamp
+    update_time: _timestamp_pb2.Timestamp
+    delete_time: _timestamp_pb2.Timestamp
+    actor: str
+    references: _containers.RepeatedCompositeFieldContainer[ResourceReference]
+    referrers: _containers.RepeatedCompositeFieldContainer[ResourceReference]
+    position: str
+    def __init__(self, kind: _Optional[str] = ..., api_version: _Optional[str] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ..., spec: _Optional[str] = ..., source: _Optional[str] = ..., uid: _Optional[str] = ..., generation: _Optional[int] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., update_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., delete_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., actor: _Optional[str] = ..., references: _Optional[_Iterable[_Union[ResourceReference, _Mapping]]] = ..., referrers: _Optional[_Iterable[_Union[ResourceReference, _Mapping]]] = ..., position: _Optional[str] = ...) -> None: ...
+
+class ResourceReference(_message.Message):
+    __slots__ = ("path", "kind", "name", "missing")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    MISSING_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    kind: str
+    name: str
+    missing: bool
+    def __init__(self, path: _Optional[str] = ..., kind: _Optional[str] = ..., name: _Optional[str] = ..., missing: _Optional[bool] = ...) -> None: ...
