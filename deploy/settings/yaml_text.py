@@ -29,6 +29,13 @@ DEPTH_MAX = 32
 """Maximum depth of nested lists and mappings. Settings need 1 and policies 4."""
 
 _CONSTRUCTOR_ERRORS = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
+_DECIMAL = {
+    "tag:yaml.org,2002:int": re.compile(r"[-+]?(?:0b[01_]+|0[0-7_]+|0|[1-9][0-9_]*|0x[0-9a-fA-F_]+)$"),
+    "tag:yaml.org,2002:float": re.compile(
+        r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?$|[-+]?\.(?:inf|Inf|INF)$|\.(?:nan|NaN|NAN)$"
+    ),
+}
+"""The patterns of PyYAML without numbers of base 60, such as 10:30. kubectl reads them as text."""
 _QUOTED_NAME = re.compile(r"\b(tag|handle|alias|anchor) ['\"].*")
 
 
@@ -87,7 +94,7 @@ class _Loader(yaml.SafeLoader):
 
 # No field is a date, and a text such as 0000-04-00, the address of a device, looks like one that does not exist.
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    first: [(tag, _DECIMAL.get(tag, pattern)) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 

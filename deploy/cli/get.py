@@ -1,0 +1,161 @@
+"""`dpuplane get` and `dpuplane describe`: objects of custom resources, as kubectl shows them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+
+from deploy.cli import output as out
+from deploy.cli.client import Client
+from deploy.cli.options import list_all_pages, list_options, selector_option, show_options
+from deploy.cli.output import Output
+from deploy.cli.resource_arguments import OBJECTS
+from deploy.cli.resource_kinds import Named, full_kind, named_objects
+from deploy.cli.resource_objects import list_of, manifest_of, table_of
+from deploy.cli.resource_options import namespaces_option
+from schemas.api import dpuplane_pb2 as pb
+from schemas.resources.kinds import Kind
+
+
+@click.command(
+    epilog="""\b
+Examples: dpuplane get dpusets -A
+          dpuplane get bfb bf-bundle -n dpf -o yaml"""
+)
+@click.argument("objects", nargs=-1, metavar="KIND [NAME]...", type=OBJECTS)
+@namespaces_option
+@selector_option("objects with these labels")
+@list_options
+def get(
+    *, client: Client, output: Output, limit: int | None, objects: Sequence[str], namespace: str, selector: str
+) -> None:
+    """List the objects of a kind, or print some of them. A kind has the names that kubectl takes: DPUSet, dpuset,
+    dpusets, dpusets.provisioning.dpu.nvidia.com. KIND/NAME names an object too.
+    """
+    named = named_objects(objects)
+    if any(each.name for each in named):
+        if selector:
+            raise click.UsageError("--selector: must not be given with a NAME")
+        found = _by_name(client, named, namespace)
+    else:
+        found = _listed(client, named[0].kind, namespace, selector, limit)
+    if not found and output.format in ("table", "wide"):
+        click.echo(
+            f"no {named[0].kind.plural} in {f'namespace {namespace}' if namespace else 'any namespace'}", err=True
+        )
+        return
+    _print(found, named, output, is_one=len(named) == 1 and bool(named[0].name), with_namespace=not namespace)
+
+
+@click.command(epilog="Example: dpuplane describe dpuset rack7 -n dpf")
+@click.argument("objects", nargs=-1, metavar="KIND [NAME]...", type=OBJECTS)
+@namespaces_option
+@show_options
+def describe(*, client: Client, output: Output, objects: Sequence[str], namespace: str) -> None:
+    """Show objects in detail: what they state, what they refer to and what refers to them."""
+    named = named_objects(objects)
+    if not any(each.name for each in named):
+        listed = _listed(client, named[0].kind, namespace, "", None)
+        named = [Named(named[0].kind, each.name) for each in listed]
+        found = [_one(client, each, listed[number].namespace) for number, each in enumerate(named)]
+    else:
+        found = _by_name(client, named, namespace)
+    if output.format not in ("table", "wide"):
+        _print(found, named, output, is_one=len(found) == 1, with_namespace=not namespace)
+        return
+    for number, each in enumerate(found):
+        if number:
+            click.echo()
+        _describe(each)
+
+
+def _by_name(client: Client, named: Sequence[Named], namespace: str) -> list[pb.Resource]:
+    """The objects with these names. Raises NotFoundError."""
+    if any(each.kind.is_namespaced for each in named) and not namespace:
+        raise click.UsageError("--all-namespaces: must not be given with a NAME")
+    return [_one(client, each, namespace) for each in named]
+
+
+def _one(client: Client, named: Named, namespace: str) -> pb.Resource:
+    if not named.name:
+        raise click.UsageError("NAME: must be given after each KIND")
+    at = namespace if named.kind.is_namespaced else ""
+    found: pb.Resource = client.query(
+        "GetResource", pb.GetResourceRequest(kind=full_kind(named.kind), namespace=at, name=named.name)
+    )
+    return found
+
+
+def _listed(client: Client, kind: Kind, namespace: str, selector: str, limit: int | None) -> list[pb.Resource]:
+    wanted = pb.ListResourcesRequest(
+        kind=full_kind(kind), namespace=namespace if kind.is_namespaced else "", label_selector=selector
+    )
+    found = list_all_pages(client, "ListResources", wanted, pb.ListResourcesResponse, "resources", limit=limit)
+    return sorted(found.resources, key=lambda each: (each.namespace, each.name))
+
+
+def _print(
+    found: Sequence[pb.Resource], named: Sequence[Named], output: Output, *, is_one: bool, with_namespace: bool
+) -> None:
+    if output.format in ("json", "yaml"):
+        out.print_value(manifest_of(found[0]) if is_one else list_of(found), output.format)
+        return
+    now_ms = time.time_ns() // 1_000_000
+    kinds = list(dict.fromkeys(each.kind for each in named))
+    for number, kind in enumerate(kinds):
+        if number and output.format != "name":
+            click.echo()
+        table = table_of(kind, now_ms, with_namespace=with_namespace and kind.is_namespaced)
+        output.print_list({}, [each for each in found if each.kind == full_kind(kind)], table)
+
+
+def _describe(found: pb.Resource) -> None:
+    """Print an object in detail."""
+    fields = [
+        ("Name", found.name),
+        *([("Namespace", found.namespace)] if found.namespace else []),
+        ("Kind", found.kind.partition(".")[0]),
+        ("API version", found.api_version),
+        ("Labels", out.labels_text(found.labels) or "none"),
+        ("Annotations", out.labels_text(found.annotations) or "none"),
+        ("Created", out.time_text(found.create_time)),
+        ("Changed", f"{out.time_text(found.update_time)} by {found.actor or 'its cluster'}"),
+        *(
+            [("Deleted", f"{out.time_text(found.delete_time)}, {_waits(found)}")]
+            if found.HasField("delete_time")
+            else []
+        ),
+        ("Generation", found.generation),
+        ("UID", found.uid),
+    ]
+    out.print_fields(fields)
+    _print_part("Spec", _yaml_lines(manifest_of(found)["spec"]))
+    _print_part("Refers to", (_reference(each) for each in found.references))
+    _print_part("Referred to by", (f"{each.kind.partition('.')[0]} {each.name}" for each in found.referrers))
+
+
+def _waits(found: pb.Resource) -> str:
+    return "waits for the objects that refer to it" if found.referrers else "waits"
+
+
+def _reference(reference: pb.ResourceReference) -> str:
+    missing = ", which does not exist" if reference.missing else ""
+    return f"{reference.kind.partition('.')[0]} {reference.name} ({reference.path}){missing}"
+
+
+def _print_part(name: str, lines: Iterator[str]) -> None:
+    text = list(lines)
+    if text:
+        click.echo(out.heading(f"{name}:"))
+        for line in text:
+            click.echo(f"  {line}")
+
+
+def _yaml_lines(value: dict[str, Any]) -> Iterator[str]:
+    import yaml
+
+    text: str = yaml.safe_dump(value, allow_unicode=True) if value else ""
+    yield from text.splitlines()
