@@ -165,12 +165,15 @@ class FaultInjected(_HistoryEntry, frozen=True):
 
 
 class ProcessUptime(_HistoryEntry, frozen=True):
-    """A process was up during an interval. `to_s` is the time at which it ended."""
+    """A process was up during an interval. `to_s` is the time at which it ended, `ready_s` the time from which it had
+    caught up with the log; None if it never had, or if the time is not known.
+    """
 
     process: str
     roles: tuple[str, ...]
     from_s: float
     to_s: float
+    ready_s: float | None = None
 
 
 class NodeCommitted(_HistoryEntry, frozen=True):

@@ -51,6 +51,7 @@ class Instance:
         self.edge: KubernetesEdge | None = None
         self.group: asyncio.TaskGroup
         self.is_up = False
+        self.ready_s: float | None = None
         self.links: list[LinkEnd] = []
         self.calls: set[asyncio.Future[Answer]] = set()
 
@@ -121,7 +122,8 @@ class Process:
 
     def uptime(self, instance: Instance) -> ProcessUptime:
         """The uptime of this instance, up to now."""
-        return ProcessUptime(self.name, tuple(sorted(self.roles)), instance.from_s, current_loop().time())
+        roles, now_s = tuple(sorted(self.roles)), current_loop().time()
+        return ProcessUptime(self.name, roles, instance.from_s, now_s, instance.ready_s)
 
     async def _run_instance(self, instance: Instance) -> None:
         try:
@@ -130,6 +132,7 @@ class Process:
                 start_roles(self, instance, WiredLog(self.log, instance.wire))
                 await instance.replica.ready()
                 instance.is_up = True
+                instance.ready_s = current_loop().time()
                 self.history.note(current_loop().time(), "ready", instance.name)
         except* PlaneError as group:
             self._record_failure(instance, group.exceptions[0])

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Set
+from math import inf
 from typing import Any, NamedTuple
 
 from eventstore.log import CLIQUES
@@ -36,10 +37,12 @@ class _Held(NamedTuple):
 
 def check_rows(run: Evidence) -> Found:
     """I29: the plane writes each claimed index, and no other, and changes no row without a claim. It removes the row of
-    a foreign daemon only after the pod of the daemon, or if an older claim has its index. In mode `beside`, it leaves
+    a foreign daemon only after the pod of the daemon, or if an older claim has its index. After a restore, a deleted
+    pod may live again. In mode `beside`, it leaves
     the address of a pod without a claim in the row of its node.
     """
     timelines = _timelines(run)
+    restored_s = min((restore.at_s for restore in run.history.of(ServerRestored)), default=inf)
     for write in _writes(run):
         where = f"{write.name} at {write.at_s:.1f} s by {write.writer}"
         rows, before = _rows(write.after), _rows(write.before)
@@ -63,7 +66,7 @@ def check_rows(run: Evidence) -> Found:
             if node not in held and row != before.get(node):
                 yield f"{where}: node {node} has no claim, and its row changed from {before.get(node)} to {row}"
         for node in before.keys() - rows.keys() - held.keys():
-            if before[node].get("index") in indices:
+            if before[node].get("index") in indices or write.at_s >= restored_s:
                 continue
             if write.mode == "beside" and write.live.get(node) == before[node]["ipAddress"]:
                 yield f"{where}: the row {before[node]} was removed, and the pod of its daemon lives"
@@ -79,9 +82,9 @@ def check_amplification(run: Evidence) -> Found:
 
 
 def check_claims(run: Evidence) -> Found:
-    """I29, at rest: each daemon pod of a domain has a claim with its address, and each claim has a pod. After a restore
-    of the API server, claims may stay without a pod, and a pod may be older than the claim of its node, or
-    have the address of a claim without a pod.
+    """I29, at rest: each daemon pod of a domain has a claim with its address, and each claim has a pod. In a domain
+    without any pod, and after a restore of the API server, claims may stay without a pod. After a restore, a pod may be
+    older than the claim of its node, or have the address of a claim without a pod.
     """
     pods = {pod["metadata"]["uid"]: pod for pod in _final(run, "pods")}
     domains = {domain["metadata"]["uid"]: domain for domain in _final(run, COMPUTE_DOMAIN.plural)}
@@ -102,7 +105,9 @@ def check_claims(run: Evidence) -> Found:
             yield f"pod {uid} of {wanted} with {address} has the claim {key} {member}"
     if not was_restored:
         for uid, (key, _) in claims.items():
-            if key.partition("/")[0] in domains and uid not in pods:
+            domain_uid = key.partition("/")[0]
+            has_pods = any(pod["metadata"]["labels"][DOMAIN_LABEL] == domain_uid for pod in pods.values())
+            if domain_uid in domains and has_pods and uid not in pods:
                 yield f"claim {key} has the pod {uid}, which exists no more"
 
 

@@ -120,12 +120,13 @@ def _was_hidden(run: Evidence, leave: _Leave, at_s: float) -> bool:
 
 
 def _may_miss_the_restore(run: Evidence, leave: _Leave, found: Sequence[NodeCommitted], at_s: float) -> bool:
-    """Whether an edge could not know of the restore that removed a Node: an edge has started since the Node's last
+    """Whether an edge could not know of the restore that removed a Node: an edge became ready since the Node's last
     commit, or the server had passed the version of that commit again before the list.
     """
     lost = next((commit for commit in reversed(found) if commit.state == "lost" and commit.at_s <= at_s), None)
     if lost is None:
         return False
     last = [commit for commit in found if commit.at_s <= lost.at_s and commit.state != "lost"][-1]
-    starts = (uptime.from_s for uptime in run.history.of(ProcessUptime) if ROLE in uptime.roles)
+    uptimes = (uptime for uptime in run.history.of(ProcessUptime) if ROLE in uptime.roles)
+    starts = [uptime.from_s if uptime.ready_s is None else uptime.ready_s for uptime in uptimes]
     return leave.list_version >= last.version or any(last.at_s <= start_s <= at_s for start_s in starts)
