@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
+from schemas.resources.faults import Fault
 from schemas.resources.model import Model
 
 GROUP = "dpuplane.io"
@@ -38,6 +40,9 @@ class Kind:
     columns: tuple[Column, ...] = ()
     keeps_definition: bool = False
     """Whether Helm leaves the definition, and with it every object, when a release that installed it is uninstalled."""
+
+    admission: Callable[[Mapping[str, Any], Mapping[str, Any] | None], Iterator[Fault]] | None = None
+    """The checks of a spec, and of its older version, that no schema can state."""
 
     @property
     def is_ours(self) -> bool:

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from schemas.resources.structure import Fault, joined, shown
+from schemas.resources.faults import Fault
+from schemas.resources.structure import joined, shown
 
 FIELDS: Mapping[str, Any] = {
     "name": str,

@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from schemas.resources.structure import Fault, joined
+from schemas.resources.faults import Fault
+from schemas.resources.structure import joined
 
 DEPTH_MAX = 64
 """Maximum depth of nested lists and objects. Kinds need up to 20; the values of a Helm chart may need more."""

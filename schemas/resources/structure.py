@@ -11,10 +11,11 @@ import copy
 import difflib
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from schemas.resources import cel
 from schemas.resources.cel import ABSENT
+from schemas.resources.faults import Fault
 from schemas.resources.formats import is_of_format
 
 Schema = Mapping[str, Any]
@@ -30,16 +31,6 @@ _TYPES = {
     "object": "an object",
     "array": "a list",
 }
-
-
-class Fault(NamedTuple):
-    """One fault of a document: a sentence without its subject, which is the field at `path`."""
-
-    path: str
-    sentence: str
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.sentence}" if self.path else self.sentence
 
 
 def completed(schema: Schema, value: Any, path: str, faults: list[Fault]) -> Any:

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 
 from schemas.resources.cel import ABSENT
 from schemas.resources.crds import structural_schema
+from schemas.resources.faults import Fault
 from schemas.resources.kinds import Kind
 from schemas.resources.metadata import metadata_faults
 from schemas.resources.plain import unplain_faults
-from schemas.resources.structure import Fault, Schema, checked, completed, joined
+from schemas.resources.structure import Schema, checked, completed, joined
 
 _VARIABLE = re.compile(r"\$(?:\{[A-Z][A-Z0-9_]*\}|[A-Z][A-Z0-9_]*\b)")
 _GENERATED = "xxxxx"
@@ -33,10 +34,16 @@ class Validated(NamedTuple):
 
 
 def validate(
-    kind: Kind, manifest: Mapping[str, Any], older: Mapping[str, Any] | None = None, *, with_status: bool = False
+    kind: Kind,
+    manifest: Mapping[str, Any],
+    older: Mapping[str, Any] | None = None,
+    *,
+    with_status: bool = False,
+    with_admission: bool = True,
 ) -> Validated:
     """Check a manifest of a kind. `older` is the object that it replaces. Users state no status: it is ignored unless
-    `with_status`."""
+    `with_status`. The checks that no schema can state follow only for a spec that has passed all others; without
+    `with_admission` they are left out, as an API server has none of them."""
     if unplain := tuple(unplain_faults(dict(manifest))):
         return Validated(dict(manifest), unplain)
     schema = schema_of(kind)
@@ -56,6 +63,9 @@ def validate(
     if older is not None:
         before["metadata"] = _identity(older["metadata"])
     faults += checked(schema, found | {"metadata": _identity(metadata)}, before, "")
+    spec, earlier = found.get("spec"), None if older is None else before.get("spec")
+    if with_admission and kind.admission and spec is not None and spec != earlier and not faults:
+        faults += kind.admission(spec, earlier)
     return Validated(found | {"metadata": dict(metadata)}, tuple(faults))
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from schemas.resources.crds import DEFAULT
+from schemas.resources.dpf.admission import deployment_faults
 from schemas.resources.dpf.chain import IPAM, MAX_PORTS, MAX_SWITCHES, InterfaceReference
 from schemas.resources.dpf.dpu_set import DPUSetStrategy
 from schemas.resources.dpf.helm import MAX_SERVICE_NAME, UpgradePolicy
@@ -212,5 +213,6 @@ DPU_DEPLOYMENT = Kind(
     version=VERSION,
     is_namespaced=True,
     keeps_definition=True,
+    admission=deployment_faults,
     columns=(READY, PHASE_OF_READY, AGE),
 )

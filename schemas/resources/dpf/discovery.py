@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
+from schemas.resources.dpf.admission import discovery_faults
 from schemas.resources.dpf.names import PROVISIONING, VERSION
 from schemas.resources.dpf.types import Int32, Time
 from schemas.resources.kinds import Column, Kind
@@ -72,6 +73,7 @@ DPU_DISCOVERY = Kind(
     version=VERSION,
     is_namespaced=True,
     keeps_definition=True,
+    admission=discovery_faults,
     columns=(
         Column("Last Scan", ".status.lastScanTime", "date"),
         Column("Found DPUs", ".status.foundDPUs", "integer"),

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
+from schemas.resources.dpf.admission import set_faults
 from schemas.resources.dpf.names import PROVISIONING, VERSION
 from schemas.resources.dpf.node_effect import DRAINED, NodeEffect
 from schemas.resources.dpf.types import (
@@ -147,5 +148,6 @@ DPU_SET = Kind(
     version=VERSION,
     is_namespaced=True,
     keeps_definition=True,
+    admission=set_faults,
     columns=(READY, AGE),
 )

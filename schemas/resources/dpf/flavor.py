@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
+from schemas.resources.dpf.admission import flavor_faults
 from schemas.resources.dpf.flavor_parts import (
     ConfigFile,
     HostInterface,
@@ -156,6 +157,7 @@ DPU_FLAVOR = Kind(
     is_namespaced=True,
     has_status=False,
     keeps_definition=True,
+    admission=flavor_faults,
 )
 DPU_FLAVOR_TEMPLATE = Kind(
     name="DPUFlavorTemplate",

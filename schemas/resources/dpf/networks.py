@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
+from schemas.resources.dpf.address_pools import pool_faults
 from schemas.resources.dpf.names import SERVICES, VERSION
 from schemas.resources.dpf.types import (
     AGE,
@@ -23,7 +24,7 @@ from schemas.resources.dpf.types import (
     named,
 )
 from schemas.resources.kinds import Kind
-from schemas.resources.model import Model
+from schemas.resources.model import Model, validated
 
 IPAM_FINALIZER = f"{SERVICES}/dpuserviceipam"
 IPAM_CONDITIONS = ("Ready", "DPUIPAMObjectReconciled", "DPUIPAMObjectReady")
@@ -48,7 +49,7 @@ class Route(Model):
     """The destination as a CIDR."""
 
 
-class IPv4Network(Model):
+class Network(Model):
     """A network that is split into a subnet for each node, each with a gateway of its own."""
 
     network: str
@@ -65,7 +66,7 @@ class IPv4Network(Model):
     subnets_per_dpu_cluster: Annotated[Int32 | None, Field(alias="subnetsPerDPUCluster")] = None
 
 
-class IPv4Subnet(Model):
+class Subnet(Model):
     """A subnet that is split into a block for each node, all with one gateway."""
 
     subnet: str
@@ -78,12 +79,24 @@ class IPv4Subnet(Model):
 
 
 class DPUServiceIPAMSpec(Model):
-    """A pool of addresses: a network or a subnet."""
+    """A pool of addresses: a network or a subnet. The fields for IPv4 are older; the others take IPv6, too."""
+
+    model_config = ConfigDict(
+        json_schema_extra=validated(
+            (
+                "[has(self.ipv4Network), has(self.ipv4Subnet), has(self.network), has(self.subnet)]"
+                ".exists_one(given, given)",
+                "exactly one of ipv4Network, ipv4Subnet, network or subnet must be specified",
+            )
+        )
+    )
 
     metadata: ObjectMeta | None = None
     """Labels and annotations of the pool in the DPU clusters."""
-    ipv4_network: IPv4Network | None = None
-    ipv4_subnet: IPv4Subnet | None = None
+    ipv4_network: Network | None = None
+    ipv4_subnet: Subnet | None = None
+    network: Network | None = None
+    subnet: Subnet | None = None
     cluster_selector: LabelSelector | None = None
     """The older name of dpuClusterSelector."""
     dpu_cluster_selector: LabelSelector | None = None
@@ -164,6 +177,7 @@ DPU_SERVICE_IPAM = Kind(
     is_namespaced=True,
     keeps_definition=True,
     columns=(READY, PHASE_OF_READY, AGE),
+    admission=pool_faults,
 )
 DPU_SERVICE_NAD = Kind(
     name="DPUServiceNAD",
