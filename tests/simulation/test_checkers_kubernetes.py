@@ -31,8 +31,8 @@ NODE, HASH = "east/n", b"hash"
 class ClusterRun(WrittenRun):
     """One Node of a source cluster, and the records of its edge."""
 
-    def committed(self, state: Any, uid: str = "u", zone: str = "z", version: int = 10) -> None:
-        self.history.add(NodeCommitted(self.now_s, "east", "n", uid, 5, zone, state, version))
+    def committed(self, state: Any, uid: str = "u", zone: str = "z", version: int = 10, *, created_ms: int = 5) -> None:
+        self.history.add(NodeCommitted(self.now_s, "east", "n", uid, created_ms, zone, state, version))
 
     def joined(self, uid: str = "u") -> None:
         self.write(ZONES_0, e.NodesJoined(self.said(), "z", [NODE], [5], [uid], b"", b"", [], []))
@@ -81,6 +81,25 @@ def test_a_deleted_node_may_stay_only_while_the_last_list_is_no_evidence() -> No
     assert run.present_faults() == [f"Node east/n is deleted since {run.now_s:.1f} s, and the folds have u in z"]
     run.listed(9, restored=True)
     assert not run.present_faults()
+
+
+@pytest.mark.parametrize("end", ["lost", "deleted"])
+def test_a_newer_incarnation_may_stay_only_if_it_ended_before_a_restore(end: str) -> None:
+    """Its deletion may have been seen by nobody."""
+    run = ClusterRun()
+    run.committed("present", uid="older", created_ms=4)
+    run.committed("present")
+    run.joined()
+    run.committed(end)
+    run.committed("restored", uid="older", created_ms=4)
+    assert not run.present_faults()
+    run = ClusterRun()
+    run.committed("restored", uid="older", created_ms=4)
+    run.committed("present")
+    run.joined()
+    run.committed("deleted")
+    run.committed("present", uid="older", created_ms=4)
+    assert len(run.present_faults()) == 1
 
 
 def test_a_leave_needs_a_deletion() -> None:

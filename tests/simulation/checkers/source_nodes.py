@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import dropwhile
 from typing import NamedTuple
 
 from eventstore.log import ZONES
@@ -34,8 +35,9 @@ class _Leave(NamedTuple):
 
 def check_present(run: Evidence) -> Found:
     """I27, at rest: the folds have exactly the Nodes of each source cluster, each in its zone and incarnation. After a
-    restore, nodes that the cluster lacks may stay, as long as the folds record that their last list is no evidence. An
-    incarnation that the restore removed stays if it is newer than the present one: no statement is about the past.
+    restore, nodes that the cluster lacks may stay, as long as the folds record that their last list is no evidence. A
+    newer incarnation than the present one stays if the cluster had it before a restore: the restore removed it, or its
+    deletion.
     """
     folded = {name: row for zones in run.zone_states for name, row in zones.nodes.rows.items()}
     lists = [(row.issued_ms, source, row) for zones in run.zone_states for source, row in zones.lists.rows.items()]
@@ -45,7 +47,7 @@ def check_present(run: Evidence) -> Found:
         last, row = found[-1], folded.get(name)
         if last.state in ("present", "restored"):
             has = None if row is None else (row.zone, row.created_ms, row.uid)
-            is_newer = row is not None and row.created_ms > last.created_ms and _was_lost(found, row.uid)
+            is_newer = row is not None and row.created_ms > last.created_ms and _was_undone(found, row.uid)
             if has != (last.zone, last.created_ms, last.uid) and not is_newer:
                 yield f"Node {name} is {last.uid} of {last.created_ms} in {last.zone}, and the folds have {has}"
         elif row is not None and not retains.get(last.source):
@@ -76,8 +78,10 @@ def check_leaves(run: Evidence) -> Found:
             yield f"{where} left by a list, and no list lacked it except after a restore"
 
 
-def _was_lost(found: Sequence[NodeCommitted], uid: str) -> bool:
-    return any(commit.uid == uid and commit.state == "lost" for commit in found)
+def _was_undone(found: Sequence[NodeCommitted], uid: str) -> bool:
+    """Whether the cluster had this incarnation, and was restored from a backup afterwards."""
+    states = [commit.state for commit in dropwhile(lambda commit: commit.uid != uid, found)]
+    return "lost" in states or "restored" in states
 
 
 def _commits(run: Evidence) -> Mapping[str, Sequence[NodeCommitted]]:
