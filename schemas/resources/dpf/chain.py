@@ -40,13 +40,16 @@ class IPAM(Model):
     match_labels: Matched
     """Labels of the pool."""
     default_gateway: bool | None = None
+    """Whether the gateway of the pool is a gateway of the pod."""
     set_default_route: bool | None = None
+    """Whether the pod's default route goes through this interface."""
 
 
 class InterfaceReference(Model):
     """An interface by its labels."""
 
     match_labels: Matched
+    """Labels of the DPUServiceInterface."""
     ipam: IPAM | None = None
 
 
@@ -61,12 +64,14 @@ class Switch(Model):
 
     ports: Annotated[list[Port], Field(min_length=1, max_length=MAX_PORTS)]
     service_mtu: Annotated[ServiceMTU, Field(alias="serviceMTU")] = 1500
+    """The MTU of every port."""
 
 
 class ServiceChainSpec(Model):
     """The switches of one node."""
 
     node: str | None = None
+    """The node, in an object for one node."""
     switches: Annotated[list[Switch], Field(min_length=1, max_length=MAX_SWITCHES)]
 
 

@@ -39,9 +39,11 @@ class Keepalived(Model):
     vip: str
     """The virtual address."""
     virtual_router_id: Annotated[int, Field(alias="virtualRouterID", ge=1, le=255)]
+    """The id of the virtual router, unique in its network."""
     interface: Name
     """The interface of the control plane's nodes that gets the address."""
     node_selector: StringMap | None = None
+    """Labels of the control plane's nodes that may have the address."""
 
 
 class ClusterEndpoint(Model):

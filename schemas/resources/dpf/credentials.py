@@ -36,6 +36,7 @@ class DPUServiceCredentialRequestSpec(Model):
     target_cluster: NamespacedName | None = None
     """The DPUCluster that the token is for; by default this cluster."""
     type: Literal["kubeconfig", "tokenFile"]
+    """The form of the Secret: a kubeconfig, or a token with the address of the cluster."""
     secret: NamespacedName
     metadata: ObjectMeta | None = None
     """Labels and annotations of the Secret."""

@@ -81,6 +81,7 @@ class DeploymentSet(Model):
     dpu_cluster_selector: StringMap | None = None
     """Labels of the DPUCluster that the DPUs join."""
     dpu_annotations: Entries | None = None
+    """Annotations of the DPUs."""
 
 
 class DeploymentDPUs(Model):
@@ -97,10 +98,15 @@ class DeploymentDPUs(Model):
     )
 
     bfb: Name | None = None
+    """The BFB that is installed."""
     blue_field_software: Name | None = None
+    """The BlueFieldSoftware that is installed."""
     flavor: Name | None = None
+    """The DPUFlavor that configures the DPUs."""
     flavor_template: Name | None = None
+    """The DPUFlavorTemplate that is rendered for each DPU."""
     astra_enabled: bool | None = None
+    """Whether the NICs for traffic between hosts are configured, too."""
     dpu_sets: Annotated[
         list[DeploymentSet] | None,
         Field(
@@ -119,19 +125,23 @@ class DeploymentDPUs(Model):
     dpu_set_strategy: DPUSetStrategy | None = None
     """Later releases demand it; release 24.10 uses RollingUpdate."""
     secure_boot: bool | None = None
+    """Whether UEFI Secure Boot must be on."""
 
 
 class Dependency(Model):
     """Another service of the deployment."""
 
     name: str
+    """The name of the service."""
 
 
 class DeploymentService(Model):
     """A service of the deployment."""
 
     service_template: str
+    """The DPUServiceTemplate."""
     service_configuration: str
+    """The DPUServiceConfiguration."""
     depends_on: Annotated[list[Dependency] | None, Field(min_length=1)] = None
 
 
@@ -139,7 +149,9 @@ class ServicePort(Model):
     """A port for an interface of a service of the deployment."""
 
     name: ServiceName
+    """The service, as services names it."""
     interface: InterfaceName
+    """The interface, as the DPUServiceConfiguration names it."""
     ipam: IPAM | None = None
 
 
@@ -160,6 +172,7 @@ class DeploymentSwitch(Model):
 
     ports: Annotated[list[DeploymentPort], Field(min_length=1, max_length=MAX_PORTS)]
     service_mtu: Annotated[ServiceMTU, Field(alias="serviceMTU")] = 1500
+    """The MTU of every port."""
 
 
 Switches = Annotated[list[DeploymentSwitch], Field(min_length=1, max_length=MAX_SWITCHES)]

@@ -44,22 +44,30 @@ class DeviceCluster(Model):
     """Labels and annotations of the DPU's node in its DPU cluster."""
 
     node_labels: StringMap | None = None
+    """Labels of the node."""
     node_annotations: StringMap | None = None
+    """Annotations of the node."""
 
 
 class DPUDeviceSpec(Model):
     """The device. Fields that later releases read from the device are deprecated here."""
 
     serial_number: Annotated[str, Field(min_length=1, json_schema_extra=immutable("Serial Number is immutable"))]
+    """The serial number of the device."""
     psid: Annotated[str | None, Field(json_schema_extra=immutable("PSID is immutable"))] = None
+    """The identity of the board's configuration. Deprecated."""
     opn: Annotated[str | None, Field(json_schema_extra=immutable("OPN is immutable"))] = None
+    """The number that the board is ordered by. Deprecated."""
     bmc_ip: IPv4 | None = None
+    """The address of the BMC."""
     bmc_port: Annotated[BMCPort, Field(json_schema_extra=immutable("BMCPort is immutable"))] = 443
+    """The port of the BMC's Redfish service."""
     number_of_pfs: Annotated[
         int, Field(alias="numberOfPFs", ge=1, json_schema_extra=immutable("Number of PFs is immutable"))
     ] = 1
     """Physical functions of the device."""
     pf0_name: Annotated[str | None, Field(json_schema_extra=immutable("PF0 Name is immutable"))] = None
+    """The name of the first physical function on the host. Deprecated."""
     bmc_credential_secret_name: str | None = None
     """The Secret with the password of this BMC; by default the one that all BMCs share."""
     bmc_factory_reset_policy: FactoryReset = "OnInitialization"

@@ -21,7 +21,9 @@ class IPRange(Model):
     """Addresses from the first to the last one, both included."""
 
     start_ip: Annotated[Address, Field(alias="startIP")]
+    """The first address."""
     end_ip: Annotated[Address, Field(alias="endIP")]
+    """The last address."""
     port: Annotated[Int32, Field(ge=1, le=65_535)] = 443
     """The port that the BMCs listen on."""
 

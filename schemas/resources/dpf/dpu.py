@@ -79,7 +79,9 @@ class DPUClusterReference(ClusterSpec):
     """The DPU cluster of the DPU. The allocator fills in its name and namespace."""
 
     name: Annotated[str | None, Field(json_schema_extra=immutable())] = None
+    """The name of the DPUCluster."""
     namespace: Annotated[str | None, Field(json_schema_extra=immutable())] = None
+    """The namespace of the DPUCluster."""
 
 
 class DPUSpec(Model):
@@ -99,19 +101,27 @@ class DPUSpec(Model):
     node_name: Annotated[str | None, Field(json_schema_extra=immutable())] = None
     """The node of the cluster that the DPU is in (release 24.10)."""
     dpu_node_name: Annotated[str | None, Field(json_schema_extra=immutable())] = None
+    """The DPUNode that the DPU is in."""
     dpu_device_name: Annotated[str | None, Field(min_length=1, json_schema_extra=immutable())] = None
+    """The DPUDevice of the DPU."""
     bfb: Annotated[str | None, Field(min_length=1, max_length=253)] = None
+    """The BFB that is installed."""
     blue_field_software: Annotated[str | None, Field(min_length=1, max_length=253)] = None
+    """The BlueFieldSoftware that is installed."""
     serial_number: Annotated[str | None, Field(min_length=1, json_schema_extra=immutable())] = None
+    """The serial number of the device."""
     pci_address: Annotated[str | None, Field(pattern=r"^([0-9a-fA-F]{4}[-])?[0-9a-fA-F]{2}[-][0-9a-fA-F]{2}$")] = None
     """The address of the device in the host, such as 0000-03-00."""
     node_effect: Annotated[NodeEffect | None, Field(json_schema_extra=DRAINED)] = None
     cluster: DPUClusterReference | None = None
     dpu_flavor: Annotated[Name | None, Field(json_schema_extra=immutable())] = None
+    """The DPUFlavor that configures the DPU."""
     automatic_node_reboot: bool = True
     """Whether the host is rebooted when the installation needs it (release 24.10)."""
     astra_enabled: bool | None = None
+    """Whether the NICs for traffic between hosts are configured, too."""
     secure_boot: Annotated[bool | None, Field(json_schema_extra=immutable())] = None
+    """Whether UEFI Secure Boot must be on."""
     bmc_ip: Annotated[str | None, Field(alias="bmcIP")] = None
     """Deprecated: the DPUDevice has the address."""
 

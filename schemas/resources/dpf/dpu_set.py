@@ -46,13 +46,16 @@ class ImageReference(Model):
     """The name of an image in the same namespace."""
 
     name: Name
+    """The name of the image."""
 
 
 class ClusterSpec(Model):
     """The DPU cluster that the DPUs join, and their nodes there."""
 
     node_labels: StringMap | None = None
+    """Labels of the nodes."""
     node_annotations: StringMap | None = None
+    """Annotations of the nodes."""
     selector: LabelSelector | None = None
     """Labels of the DPUCluster; empty matches every one."""
 
@@ -91,6 +94,7 @@ class DPUTemplate(Model):
     """The template of a DPU."""
 
     annotations: StringMap | None = None
+    """Annotations of the DPUs."""
     spec: DPUTemplateSpec
 
 

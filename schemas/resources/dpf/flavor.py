@@ -58,6 +58,7 @@ class Grub(Model):
     """The boot loader."""
 
     kernel_parameters: list[str] | None = None
+    """Parameters of the kernel's command line."""
 
 
 class Sysctl(Model):
@@ -78,18 +79,21 @@ class Containerd(Model):
     """The container runtime of the DPU."""
 
     registry_endpoint: str | None = None
+    """The mirror that images are pulled from."""
 
 
 class DMA(Model):
     """The function that moves memory for storage services."""
 
     enabled: bool | None = None
+    """Whether the function is created."""
 
 
 class ServiceReadiness(Model):
     """What must be ready before the DPU is put into service."""
 
     gate: ServiceReadinessGate | None = None
+    """The condition of the DPU that must be true; without one, nothing is waited for."""
 
 
 class DPUFlavorSpec(Model):
@@ -139,7 +143,9 @@ class DPUFlavorTemplateSpec(Model):
     template: Name
     """The spec of a DPUFlavor as text with the actions of Go templates."""
     dpu_resources: Quantities | None = None
+    """The resources that a DPU must have for these flavors."""
     system_reserved_resources: Quantities | None = None
+    """The part of dpuResources that services cannot use."""
 
 
 class DPUFlavorTemplate(Model):

@@ -44,8 +44,11 @@ class ConfigMapKey(Model):
     """A key of a ConfigMap."""
 
     name: str = ""
+    """The name of the ConfigMap."""
     key: str
+    """The key with the content."""
     optional: bool | None = None
+    """Whether the ConfigMap or the key may be missing."""
 
 
 class ContentFrom(Model):
@@ -72,23 +75,30 @@ class ConfigFile(Model):
     type: Literal["cloud-init", "agent-applied"] = "cloud-init"
     """When the file is written: with the installation, or later by the agent on the DPU."""
     path: str | None = None
+    """The path of the file on the DPU."""
     operation: Literal["override", "append"] | None = None
+    """Whether the content replaces the file or is added at its end."""
     raw: str | None = None
+    """The content."""
     content_from: ContentFrom | None = None
     permissions: str | None = None
+    """The permissions of the file, such as 0644."""
 
 
 class PackageVersion(Model):
     """The version that a package must have."""
 
     value: Name
+    """The version."""
     match_policy: Literal["Exact", "AtLeast"] = "AtLeast"
+    """Whether exactly this version is needed, or a later one will do."""
 
 
 class Package(Model):
     """A package that must be on the DPU."""
 
     name: Text253
+    """The name of the package."""
     version: PackageVersion | None = None
     repo_file_ref: str | None = None
     """The repository file that the package must come from."""
@@ -98,15 +108,20 @@ class SystemdService(Model):
     """A service of the system that must be started or enabled."""
 
     name: Text253
+    """The name of the service."""
     operation: Literal["Start", "Enable", "EnableAndStart"]
+    """Whether the service is started, enabled or both."""
 
 
 class HostInterface(Model):
     """A port of the DPU as the host sees it."""
 
     port_number: Annotated[Int32, Field(ge=0, le=1)]
+    """The number of the port."""
     mtu: Annotated[Int32 | None, Field(ge=MIN_MTU, le=MAX_MTU)] = None
+    """The MTU of the interface."""
     dhcp: bool | None = None
+    """Whether the interface gets its address by DHCP."""
     nvconfig: NVConfig | None = None
 
 
@@ -127,23 +142,31 @@ class SpectrumX(Model):
     )
 
     enabled: bool
+    """Whether the NICs are tuned for Spectrum-X."""
     version: Literal["RA1.3", "RA2.0", "RA2.1", "RA2.2"]
+    """The version of the reference architecture."""
     overlay: Literal["l3", "none"] = "none"
+    """The overlay network."""
     multiplane_mode: Literal["none", "swplb", "hwplb", "uniplane"] = "none"
+    """How traffic is spread over planes."""
     number_of_planes: Literal[1, 2, 4] = 1
+    """The number of planes."""
 
 
 class NICParameter(Model):
     """A firmware setting of a NIC."""
 
     name: str
+    """The name of the setting."""
     value: str
+    """The value of the setting."""
 
 
 class NetworkBay(Model):
     """The configuration of a card with several NICs."""
 
     conf: Name
+    """The configuration of the card."""
 
 
 class NICConfiguration(Model):
@@ -160,28 +183,38 @@ class NICConfiguration(Model):
     )
 
     num_vfs: int
+    """The number of virtual functions."""
     link_type: Literal["Ethernet", "Infiniband"] | None = None
+    """The type of the link; a card with networkBay has its own."""
     spectrum_x_optimized: Annotated[SpectrumX | None, Field(alias="spectrumXOptimized")] = None
     raw_nv_config: list[NICParameter] | None = None
     network_bay: NetworkBay | None = None
     force: bool = False
+    """Whether settings are written even if they depend on others."""
 
 
 class FunctionOptions(Model):
     """Settings of virtual functions."""
 
     mac_address: Mac | None = None
+    """The MAC address, for a single function."""
 
 
 class ScalableFunctionOptions(FunctionOptions):
     """Settings of scalable functions."""
 
     sf_num_start: Annotated[Int32 | None, Field(ge=0, le=65_535)] = None
+    """The number of the first function."""
     trusted: bool | None = None
+    """Whether the functions are trusted."""
     controller: Annotated[Int32 | None, Field(ge=0, le=15)] = None
+    """The controller that the functions belong to."""
     cpu_list: Annotated[str | None, Field(max_length=200, pattern=CPU_LIST)] = None
+    """The processors that serve the functions, such as 0-3."""
     disable_roce: Annotated[bool | None, Field(alias="disableRoCE")] = None
+    """Whether RDMA over Ethernet is off."""
     disable_netdev: bool | None = None
+    """Whether the functions have no network interface."""
 
 
 class VirtualFunction(Model):
@@ -190,8 +223,11 @@ class VirtualFunction(Model):
     model_config = ConfigDict(json_schema_extra=validated(_ONE_MAC))
 
     count: Annotated[Int32, Field(ge=0)]
+    """The number of functions on each port."""
     device: Port | None = None
+    """The port: a name such as p0, a PCI address, or * for all."""
     pool_name: Pool | None = None
+    """The resource that pods ask for."""
     options: FunctionOptions | None = None
 
 
@@ -209,7 +245,11 @@ class ScalableFunction(Model):
     )
 
     count: Annotated[Int32, Field(ge=0)]
+    """The number of functions on each port."""
     device: Port | None = None
+    """The port: a name such as p0, a PCI address, or * for all."""
     host_device: bool | None = None
+    """Whether the functions are created on the host."""
     pool_name: Pool | None = None
+    """The resource that pods ask for."""
     options: ScalableFunctionOptions | None = None

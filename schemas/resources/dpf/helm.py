@@ -17,10 +17,15 @@ class ChartSource(Model):
     """A Helm chart in a repository."""
 
     repo_url: Annotated[str, Field(alias="repoURL", pattern=REPOSITORY)]
+    """The repository, as oci:// or https://."""
     path: str | None = None
+    """The path of the chart in the repository."""
     version: Name
+    """The version of the chart."""
     chart: str | None = None
+    """The name of the chart."""
     release_name: str | None = None
+    """The name of the Helm release."""
 
 
 class HelmChart(Model):
@@ -28,6 +33,7 @@ class HelmChart(Model):
 
     source: ChartSource
     values: AnyObject | None = None
+    """Values for the chart."""
 
 
 class Identity(Model):
@@ -49,17 +55,24 @@ class ServiceDaemonSet(Model):
     node_selector: NodeSelector | None = None
     update_strategy: UpdateStrategy | None = None
     labels: StringMap | None = None
+    """Labels of the pods."""
     annotations: StringMap | None = None
+    """Annotations of the pods."""
     resources: Quantities | None = None
+    """Resources of the pods."""
 
 
 class ConfigPort(Model):
     """A port of a service."""
 
     name: Annotated[str, Field(min_length=1, pattern=r"^[a-z0-9-]+$")]
+    """The name of the port."""
     port: int
+    """The port of the service."""
     protocol: Literal["TCP", "UDP"]
+    """The protocol of the port."""
     node_port: int | None = None
+    """The port on the nodes, for the type NodePort."""
 
 
 class ConfigPorts(Model):
@@ -75,6 +88,7 @@ class ConfigPorts(Model):
     )
 
     service_type: Annotated[Literal["NodePort", "ClusterIP", "None"], Field(json_schema_extra=immutable())] = "NodePort"
+    """The type of the Kubernetes Service."""
     ports: list[ConfigPort]
 
 

@@ -35,9 +35,13 @@ class BFBVersions(Model):
     """The versions of the parts of an image."""
 
     bsp: Annotated[str | None, Field(json_schema_extra=_version("BSP"))] = None
+    """The version of the board support package."""
     doca: Annotated[str | None, Field(json_schema_extra=_version("DOCA"))] = None
+    """The version of DOCA."""
     uefi: Annotated[str | None, Field(json_schema_extra=_version("UEFI"))] = None
+    """The version of the UEFI firmware."""
     atf: Annotated[str | None, Field(json_schema_extra=_version("ATF"))] = None
+    """The version of the Arm Trusted Firmware."""
 
 
 class BFBSpec(Model):

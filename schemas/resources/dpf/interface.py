@@ -52,19 +52,23 @@ class Physical(Model):
     """A port of the device."""
 
     interface_name: str
+    """The name of the port, such as p0."""
 
 
 class VLAN(Model):
     """A VLAN of another interface."""
 
     vlan_id: Annotated[int, Field(alias="vlanID")]
+    """The number of the VLAN."""
     parent_interface_ref: str
+    """The interface that carries the VLAN."""
 
 
 class PCISelector(Model):
     """A NIC by the address of one of its functions on the DPU."""
 
     address: Annotated[str, Field(pattern=PCI_ADDRESS)]
+    """The address, such as 0000:03:00.0."""
 
 
 class NICSelector(Model):
@@ -75,6 +79,7 @@ class NICSelector(Model):
     )
 
     type: Literal["dpu", "pci"]
+    """Whether the NIC is that of the DPU, or another one by its address."""
     pci: PCISelector | None = None
     controller_number: Annotated[Int32 | None, Field(ge=0, le=255)] = None
     """0 is the DPU itself, 1 (the default) and more are hosts."""
@@ -85,38 +90,49 @@ class Function(Model):
 
     nic_selector: NICSelector | None = None
     pf_id: Annotated[FunctionNumber, Field(alias="pfID")]
+    """The number of the physical function."""
     virtual_network: str | None = None
+    """The virtual network of the interface."""
 
 
 class VirtualFunction(Function):
     """A virtual function of a NIC."""
 
     vf_id: Annotated[FunctionNumber, Field(alias="vfID")]
+    """The number of the virtual function."""
     parent_interface_ref: str | None = None
+    """The port of the function (release 24.10)."""
 
 
 class ServiceEnd(Model):
     """An interface of a service's pod."""
 
     service_id: Annotated[str, Field(alias="serviceID")]
+    """The serviceID of the DPUService."""
     network: str
     """The NetworkAttachmentDefinition, as NAMESPACE/NAME or NAME."""
     interface_name: InterfaceName
+    """The name of the interface in the pod."""
     virtual_network: str | None = None
+    """The virtual network of the interface."""
 
 
 class OVN(Model):
     """A connection with the bridge of OVN. Deprecated: use a patch."""
 
     external_bridge: str = "br-ovn"
+    """The bridge of OVN."""
 
 
 class Patch(Model):
     """A connection with another bridge of the DPU."""
 
     peer_bridge: str
+    """The other bridge."""
     peer_patch_name: str | None = None
+    """The name of the port on the other bridge; by default it is generated."""
     peer_external_ids: Annotated[StringMap | None, Field(alias="peerExternalIDs")] = None
+    """External ids of the port on the other bridge."""
 
 
 class ServiceInterfaceSpec(Model):
@@ -137,7 +153,9 @@ class ServiceInterfaceSpec(Model):
     )
 
     node: str | None = None
+    """The node, in an object for one node."""
     interface_type: Literal["vlan", "physical", "pf", "vf", "ovn", "patch", "service"]
+    """The type; the field of the same name describes the interface."""
     physical: Physical | None = None
     vlan: VLAN | None = None
     vf: Annotated[VirtualFunction | None, Field(json_schema_extra=_SAME_NETWORK)] = None

@@ -39,7 +39,9 @@ class IPRange(Model):
     """Addresses from the first to the last one, both included."""
 
     start_ip: Annotated[str, Field(alias="startIP")]
+    """The first address."""
     end_ip: Annotated[str, Field(alias="endIP")]
+    """The last address."""
 
 
 class Route(Model):
@@ -53,29 +55,38 @@ class Network(Model):
     """A network that is split into a subnet for each node, each with a gateway of its own."""
 
     network: str
+    """The network that is split."""
     gateway_index: Int32 | None = None
     """The place of the gateway in a subnet; none in networks of two addresses."""
     prefix_size: Int32
+    """The prefix length of each node's subnet."""
     exclusions: list[str] | None = None
     """The older form of excludeRanges: single addresses."""
     exclude_ranges: list[IPRange] | None = None
     allocations: StringMap | None = None
     """Fixed subnets by node."""
     default_gateway: bool | None = None
+    """Whether the gateway is a gateway of the pods."""
     routes: list[Route] | None = None
     subnets_per_dpu_cluster: Annotated[Int32 | None, Field(alias="subnetsPerDPUCluster")] = None
+    """The subnets of each DPU cluster; without it, one cluster gets the whole network."""
 
 
 class Subnet(Model):
     """A subnet that is split into a block for each node, all with one gateway."""
 
     subnet: str
+    """The subnet that is split."""
     gateway: str
+    """The address of the gateway."""
     per_node_ip_count: Annotated[int, Field(alias="perNodeIPCount")]
+    """The addresses of each node's block."""
     exclude_ranges: list[IPRange] | None = None
     default_gateway: bool | None = None
+    """Whether the gateway is a gateway of the pods."""
     routes: list[Route] | None = None
     blocks_per_dpu_cluster: Annotated[Int32 | None, Field(alias="blocksPerDPUCluster")] = None
+    """The blocks of each DPU cluster; without it, one cluster gets the whole subnet."""
 
 
 class DPUServiceIPAMSpec(Model):
@@ -135,7 +146,9 @@ class CNIPlugin(Model):
     """A plugin after the one for the virtual switch."""
 
     type: Literal["rdma"]
+    """The plugin."""
     config: AnyObject | None = None
+    """Settings of the plugin."""
 
 
 class DPUServiceNADSpec(Model):
@@ -147,7 +160,9 @@ class DPUServiceNADSpec(Model):
     resource_type: Literal["vf", "sf", "veth"]
     """The sort of interface that a pod gets."""
     bridge: str | None = None
+    """The bridge that interfaces are connected to."""
     service_mtu: Annotated[ServiceMTU, Field(alias="serviceMTU")] = 1500
+    """The MTU of interfaces that no chain connects."""
     ipam: bool | None = None
     """Whether interfaces get an address, from the pool that their chain names."""
     chained_cnis: Annotated[list[CNIPlugin] | None, Field(alias="chainedCNIs")] = None

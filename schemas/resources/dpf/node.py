@@ -91,13 +91,16 @@ class DPUReference(Model):
     """A DPUDevice of the host."""
 
     name: Name
+    """The name of the DPUDevice."""
 
 
 class DMSAddress(Model):
     """Where the installer of the host listens. Deprecated: no longer used."""
 
     ip: IPv4
+    """The address."""
     port: Annotated[int, Field(ge=1)]
+    """The port."""
 
 
 class DPUNodeSpec(Model):
@@ -132,6 +135,7 @@ class DPUNodeMaintenanceSpec(Model):
     """The effect on a host, and everybody who needs it."""
 
     dpu_node_name: str
+    """The DPUNode of the host."""
     node_effect: NodeEffect | None = None
     requestor: list[str] | None = None
     """The effect ends when nobody is left in this list."""

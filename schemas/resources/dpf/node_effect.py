@@ -31,10 +31,13 @@ class Taint(Model):
     """A taint of a node."""
 
     key: str
+    """The key of the taint."""
     value: str | None = None
+    """The value of the taint."""
     effect: str
     """NoSchedule, PreferNoSchedule or NoExecute."""
     time_added: Time | None = None
+    """The time at which the taint was added."""
 
 
 class NodeAction(Model):

@@ -80,7 +80,9 @@ class Networking(Model):
     """The networks of the system."""
 
     control_plane_mtu: Annotated[MTU, Field(alias="controlPlaneMTU")] = 1500
+    """The MTU of the management network."""
     high_speed_mtu: Annotated[MTU, Field(alias="highSpeedMTU")] = 1500
+    """The MTU of the ports of DPUs."""
     dpu_node_oob_bridge_name: Annotated[
         str, Field(alias="dpuNodeOOBBridgeName", min_length=1, max_length=15, pattern=r"^[a-z][a-z0-9-]*$")
     ] = OOB_BRIDGE
@@ -91,6 +93,7 @@ class Monitoring(Model):
     """Components for monitoring."""
 
     disable: bool | None = None
+    """Whether nothing is monitored."""
     kube_state_metrics: components.Daemon | None = None
     node_problem_detector: components.Daemon | None = None
     open_telemetry_collector: components.Collector | None = None
@@ -154,6 +157,7 @@ class DPFOperatorConfigSpec(Model):
     image_pull_secrets: list[str] | None = None
     """Secrets that are copied to every DPU cluster."""
     deployment_mode: DeploymentMode | None = None
+    """Whether hosts are trusted with the installation of their DPUs, or only BMCs are used."""
     provisioning_controller: ProvisioningController
     dpu_service_controller: components.ServiceController | None = None
     service_set_controller: components.SetController | None = None

@@ -32,6 +32,7 @@ class RedfishInstaller(Model):
     """An installation through the BMC of the DPU."""
 
     bfb_registry_address: Name | None = None
+    """The address of the image store. Deprecated."""
     bfb_registry: ImageRegistry | None = None
     skip_dpu_node_discovery: Annotated[bool, Field(alias="skipDPUNodeDiscovery")] = True
     """Whether a found DPU gets no DPUNode."""
@@ -62,7 +63,9 @@ class Registry(Model):
     """The addresses of the image store."""
 
     address: RegistryURL | None = None
+    """An older address of the image store."""
     port: Annotated[int | None, Field(ge=1, le=65_535)] = None
+    """The port of the image store."""
     load_balancer_address: RegistryURL | None = None
     """The address at which hosts and BMCs reach it."""
 
@@ -85,6 +88,7 @@ class ProvisioningController(Replicated):
     )
 
     image: Image | None = None
+    """The image of the controller. Deprecated."""
     controller: Container | None = None
     bf_cfg_template_config_map: Annotated[str | None, Field(alias="bfCFGTemplateConfigMap")] = None
     """A template for bf.cfg. Deprecated."""
@@ -95,12 +99,15 @@ class ProvisioningController(Replicated):
     dms_timeout: Annotated[int | None, Field(ge=1)] = None
     """The time that the installer of a host has for a response, in seconds."""
     custom_ca_secret_name: Annotated[str | None, Field(alias="customCASecretName")] = None
+    """The Secret with a certificate authority."""
     install_interface: InstallInterfaces | None = None
     registry: Registry | None = None
     max_dpu_parallel_installations: Annotated[Int32, Field(alias="maxDPUParallelInstallations", ge=1)] = 50
+    """DPUs that may be installed at the same time."""
     multi_dpu_operations_sync_wait_time: Annotated[Duration, Field(alias="multiDPUOperationsSyncWaitTime")] = "30s"
     """The time that the first DPU of a host waits for others, so that they share a drain and a reboot."""
     max_unavailable_dpu_nodes: Annotated[Int32, Field(alias="maxUnavailableDPUNodes", ge=1)] = 50
+    """Hosts that may be unavailable at the same time."""
     os_install_retries: Annotated[Int32 | None, Field(ge=1)] = None
     """By default 2."""
     pre_install_agent_registration_timeout: Duration = "30s"
@@ -114,5 +121,6 @@ class ProvisioningController(Replicated):
     host_agent_dns_policy: Annotated[
         Literal["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"] | None, Field(alias="hostAgentDNSPolicy")
     ] = None
+    """The name resolution of the agent on hosts."""
     bmc_server_cert_renew_before: Duration | None = None
     """By default 720 hours."""

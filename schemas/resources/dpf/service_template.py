@@ -64,6 +64,7 @@ class ConfigurationChart(Model):
     """Values for the chart; they win over those of the template."""
 
     values: AnyObject | None = None
+    """Values for the chart. They may refer to services that this one depends on."""
 
 
 class ConfigurationDaemonSet(Model):
@@ -85,8 +86,11 @@ class ConfigurationDaemonSet(Model):
 
     update_strategy: UpdateStrategy | None = None
     labels: Entries | None = None
+    """Labels of the pods."""
     annotations: Entries | None = None
+    """Annotations of the pods."""
     resources: Quantities | None = None
+    """Resources of the pods."""
 
 
 class ServiceSettings(Model):
@@ -104,6 +108,7 @@ class ServiceSettings(Model):
     helm_chart: ConfigurationChart | None = None
     service_daemon_set: ConfigurationDaemonSet | None = None
     deploy_in_cluster: bool | None = None
+    """Whether the chart is for the cluster of the hosts."""
     config_ports: ConfigPorts | None = None
 
 
@@ -111,9 +116,11 @@ class InterfaceTemplate(Model):
     """An interface of the service."""
 
     name: InterfaceName
+    """The name of the interface in the pod."""
     network: str
     """The NetworkAttachmentDefinition, as NAMESPACE/NAME or NAME."""
     virtual_network: str | None = None
+    """The virtual network of the interface."""
 
 
 class DPUServiceConfigurationSpec(Model):
@@ -130,6 +137,7 @@ class DPUServiceConfigurationSpec(Model):
     )
 
     deployment_service_name: ServiceName
+    """The service: its key in the DPUDeployment."""
     service_configuration: ServiceSettings | None = None
     interfaces: Annotated[list[InterfaceTemplate] | None, Field(min_length=1, max_length=50)] = None
     upgrade_policy: Annotated[UpgradePolicy | None, Field(json_schema_extra={DEFAULT: {}})] = None

@@ -105,8 +105,11 @@ class Requirement(Model):
     """A condition on a label or field."""
 
     key: str
+    """The label or field."""
     operator: str
+    """The comparison: In, NotIn, Exists or DoesNotExist, and for nodes Gt or Lt."""
     values: Annotated[list[str] | None, Field(json_schema_extra=_ATOMIC)] = None
+    """The values to compare with."""
 
 
 class LabelSelector(Model):
@@ -115,6 +118,7 @@ class LabelSelector(Model):
     model_config = ConfigDict(json_schema_extra={"x-kubernetes-map-type": "atomic"})
 
     match_labels: StringMap | None = None
+    """Labels that must all have these values."""
     match_expressions: Annotated[list[Requirement] | None, Field(json_schema_extra=_ATOMIC)] = None
 
 
@@ -139,20 +143,25 @@ class ObjectMeta(Model):
     """Labels and annotations of objects that are made from a template."""
 
     labels: StringMap | None = None
+    """Labels of the objects."""
     annotations: StringMap | None = None
+    """Annotations of the objects."""
 
 
 class RollingUpdate(Model):
     """The pace of an update of a DaemonSet."""
 
     max_surge: IntOrString | None = None
+    """Pods that may run beside the older ones."""
     max_unavailable: IntOrString | None = None
+    """Pods that may be unavailable at the same time."""
 
 
 class UpdateStrategy(Model):
     """How a DaemonSet replaces its pods."""
 
     type: str | None = None
+    """RollingUpdate or OnDelete."""
     rolling_update: RollingUpdate | None = None
 
 
