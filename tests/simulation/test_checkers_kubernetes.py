@@ -182,6 +182,15 @@ def test_a_zone_needs_an_object_with_the_counts_of_the_folds() -> None:
     assert any("shows rules" in text for text in found) and any("shows no members" in text for text in found)
 
 
+@pytest.mark.parametrize(("version", "faults"), [(8, 0), (9, 1)])
+def test_a_policy_may_lack_its_status_only_if_no_watch_could_show_it(version: int, faults: int) -> None:
+    run = ClusterRun()
+    run.history.add(ServerRestored(0.0, "east", from_version=8, to_version=5))
+    body = {"metadata": {"generation": 1, "resourceVersion": str(version)}}
+    run.history.add(FinalObject("east", "rulepolicies", "web", body))
+    assert len(list(statuses.check_shown(run.evidence()))) == faults
+
+
 class CliqueRun(WrittenRun):
     """One clique of the domain d, with the object of its rows."""
 
