@@ -15,17 +15,6 @@ import pytest
 from deploy.reference.commands import example_of, walk
 from tests.support.terminal import Terminal, terminal
 
-PLANE = (
-    "dpuplane serve --data plane --simulate 2",
-    "export DPUPLANE_SERVER=127.0.0.1:7080",
-    'export HOME="$PWD"',
-    *(f"dpuplane nodes join rack7-n{n} --zone rack7 --address 10.7.0.{n}" for n in (1, 3, 4)),
-    "dpuplane wait zone rack7 --for applied",
-    "dpuplane dpus provision rack7-dpu-0001 --image bf-bundle-2.10",
-)
-"""The second DPU becomes ready while earlier examples run, before the examples that select ready DPUs."""
-DPU = "rack7-dpu-0000"
-POLICY = "printf 'name: web\\nsources: {model: A10}\\nzones: {tier: gpu}\\naction: allow\\n' > policy.yaml"
 V1 = "apiVersion: provisioning.dpu.nvidia.com/v1alpha1"
 MANIFESTS = (
     "mkdir -p manifests",
@@ -34,7 +23,20 @@ MANIFESTS = (
     f"printf '{V1}\\nkind: DPUSet\\nmetadata: {{name: rack7, namespace: dpf}}\\n"
     "spec: {dpuTemplate: {spec: {bfb: {name: bf-bundle}, dpuFlavor: hbn}}}\\n' > manifests/set.yaml",
 )
-APPLIED = (*MANIFESTS, "dpuplane apply -f manifests/image.yaml -n dpf", "dpuplane apply -f manifests/set.yaml")
+PLANE = (
+    "dpuplane serve --data plane --simulate 2",
+    "export DPUPLANE_SERVER=127.0.0.1:7080",
+    'export HOME="$PWD"',
+    *(f"dpuplane nodes join rack7-n{n} --zone rack7 --address 10.7.0.{n}" for n in (1, 3, 4)),
+    "dpuplane wait zone rack7 --for applied",
+    *MANIFESTS,
+    "dpuplane apply -f manifests/image.yaml -n dpf",
+    "dpuplane apply -f manifests",
+    "dpuplane dpus provision rack7-dpu-0001 --image bf-bundle-2.10",
+)
+"""The second DPU becomes ready while earlier examples run, before the examples that select ready DPUs."""
+DPU = "rack7-dpu-0000"
+POLICY = "printf 'name: web\\nsources: {model: A10}\\nzones: {tier: gpu}\\naction: allow\\n' > policy.yaml"
 FULL = ("dpuplane cliques capacity domain-1 clique-a 1", "dpuplane cliques claim domain-1 clique-a node-3")
 BEFORE = {
     "dpuplane import ": ("printf 'name\\nrack9-n1\\nrack9-n2\\n' > nodes.csv",),
@@ -56,11 +58,6 @@ BEFORE = {
         f"dpuplane dpus provision {DPU} --image bf-bundle-2.10",
         f"dpuplane dpus retry {DPU}",
     ),
-    "dpuplane apply": MANIFESTS,
-    "dpuplane diff": (*APPLIED, "dpuplane apply -f manifests"),
-    "dpuplane get": APPLIED,
-    "dpuplane describe": APPLIED,
-    "dpuplane delete": (*APPLIED, "dpuplane apply -f manifests"),
     "dpuplane policies apply": (POLICY,),
     "dpuplane policies delete": (POLICY, "dpuplane policies apply policy.yaml"),
     "dpuplane thaw": ("dpuplane freeze rack7",),
