@@ -79,8 +79,10 @@ def check_object(given: pb.ResourceSpec, known: Resource | None) -> CheckedObjec
     if known is not None and known.deleted_ms:
         waits = "is being deleted, and waits for the objects that refer to it; apply it again afterwards"
         faults = (*faults, f"metadata.name: {given.name} {waits}")
+    if faults:
+        return checked._replace(faults=faults, is_refused_by_known=not alone.intersection(faults))
     completed = msgspec.json.encode(found.manifest.get("spec", {}), order="sorted").decode()
-    return checked._replace(spec=completed, faults=faults, is_refused_by_known=not alone.intersection(faults))
+    return checked._replace(spec=completed)
 
 
 def applied(objects: Sequence[CheckedObject], envelope: EnvelopeFactory) -> NewEvent:

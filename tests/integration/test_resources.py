@@ -131,6 +131,25 @@ async def test_every_fault_of_a_request_is_told_and_nothing_is_appended(plane: S
     assert await end_of(plane) == before and not await listed(plane)
 
 
+@pytest.mark.parametrize(
+    "spec",
+    [
+        '{"url": "\\ud800"}',
+        '{"url": "http://a", "\\udfff": 1}',
+        '{"url": 1e999}',
+        '{"url": 36893488147419103232}',
+        '{"url": ' + "[" * 100 + "]" * 100 + "}",
+        '{"url": ' + "[" * 100_000 + "]" * 100_000 + "}",
+        '{"url": "http://a"',
+        "null",
+    ],
+    ids=["text", "key", "infinite", "large", "deep", "deeper", "cut", "null"],
+)
+async def test_a_spec_that_is_no_plain_json_object_is_one_fault(plane: Served, spec: str) -> None:
+    code, sentence = await refusal(plane, bfb(spec=spec))
+    assert code is grpc.StatusCode.INVALID_ARGUMENT and sentence.startswith("resources[0].spec"), sentence
+
+
 async def test_an_error_has_as_many_sentences_as_fit_and_counts_the_others(plane: Served) -> None:
     _, sentences = await refusal(plane, *(bfb(f"n{n}", spec="{}") for n in range(200)))
     assert len(sentences) < 1_000 and sentences.startswith("resources[0].spec.url: must be set; resources[1].")
