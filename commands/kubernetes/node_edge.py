@@ -4,7 +4,7 @@ The edge compares the Nodes that it watches with the nodes in the folds, and app
 So a lost append, a second edge of the same source, or a restart costs another comparison and no more. If a Node is
 deleted, the edge appends its leave. If a complete list lacks a Node, the edge infers a leave: the folds accept an
 inferred leave only with that list as evidence, and hold leaves over a budget. Without a complete list, the edge infers
-no leave.
+no leave. A list says nothing about nodes that changed in the folds after it began: another edge may have joined them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from eventstore.backoff import backoff_ceiling
 from eventstore.errors import AppendUnknown, FatalError, PlaneError
 from eventstore.folding.fold import Outcome
 from eventstore.ids import envelope, uuid7
-from eventstore.log import ZONES
+from eventstore.log import ZONES, Partition
 from eventstore.reasons import CLOCK_REASONS
 from eventstore.replicas.replica import Replica
 from projections.field_checks import MAX_AHEAD_MS
@@ -101,6 +101,10 @@ class NodeEdge:
         self._actor = f"kubernetes/{rules.source}/{edge or replica.name}"
         self._present: dict[str, NodeFacts] = {}
         self._listed: set[str] | None = None
+        self._began: Mapping[Partition, int] = {}
+        """The positions of the folds when the present list began."""
+        self._list_positions: Mapping[Partition, int] = {}
+        """The positions of the folds when the last complete list began."""
         self._dirty: set[str] = set()
         self._deleted: dict[str, tuple[int, str]] = {}
         self._unsure_s: dict[str, float] = {}
@@ -122,6 +126,7 @@ class NodeEdge:
 
     def list_began(self) -> None:
         self._listed = set()
+        self._began = {partition: self._replica.position(partition) for partition in self._replica.partitions(ZONES)}
 
     def present(self, item: Node) -> None:
         read = read_node(item, self._rules)
@@ -155,6 +160,7 @@ class NodeEdge:
 
     def list_completed(self, *, went_back: bool) -> None:
         listed, self._listed = self._listed or set(), None
+        self._list_positions = self._began
         self._went_back = self._went_back or went_back
         self._present = {name: facts for name, facts in self._present.items() if name in listed}
         self._dirty.update(self._present)
@@ -263,14 +269,15 @@ class NodeEdge:
         return ZoneNotice("RestoredFromBackup" if self._went_back else "NodesRetained", message)
 
     async def _absent(self) -> Mapping[str, dict[str, FoldedNode]]:
-        """The nodes of this source that the folds have and the last complete list lacks, by zone."""
+        """The nodes of this source that the folds had when the last complete list began, and that it lacks, by zone."""
         prefix = f"{self._rules.source}/"
         absent: defaultdict[str, dict[str, FoldedNode]] = defaultdict(dict)
-        for zones in self._states.all_zones():
+        for partition, began in self._list_positions.items():
+            zones = self._states.zones_at(partition)
             async for name in _sliced(list(zones.nodes.rows)):
                 if name.startswith(prefix) and name not in self._present:
                     row = zones.nodes.rows.get(name)
-                    if row is not None:
+                    if row is not None and row.changed < began:
                         absent[row.zone][name] = FoldedNode(row.zone, row.created_ms, row.uid)
         return absent
 

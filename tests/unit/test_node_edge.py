@@ -168,6 +168,22 @@ async def test_a_node_that_a_complete_list_lacks_leaves_by_inference() -> None:
         await made.until(lambda: len(zones_of(made)) == 9)
 
 
+async def test_a_list_says_nothing_about_a_node_that_another_edge_joined_after_the_list_began() -> None:
+    async with plane() as made:
+        await made.start("r1", "api")
+        await made.start("r2", "api")
+        slow, other = edge(made), edge(made, "r2")
+        slow.list_began()
+        slow.present(node("n1", "z1", "10.0.0.1"))
+        list_of(other, node("n1", "z1", "10.0.0.1"), node("n2", "z1", "10.0.0.2"))
+        await made.until(lambda: len(zones_of(made)) == 2, timeout_s=1)
+        slow.list_completed(went_back=False)
+        await asyncio.sleep(10)
+        assert len(zones_of(made)) == 2 and slow.retained == 0
+        list_of(slow, node("n1", "z1", "10.0.0.1"))
+        await made.until(lambda: zones_of(made) == {"east/n1": "z1"}, timeout_s=1)
+
+
 async def test_nothing_leaves_without_a_complete_list_or_by_an_empty_one() -> None:
     async with plane() as made:
         await made.start("r1", "api")
