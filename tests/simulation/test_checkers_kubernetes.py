@@ -155,6 +155,16 @@ def test_a_tenth_of_the_writes_may_repeat_a_status() -> None:
     assert len(list(statuses.check_amplification(run.evidence()))) == 1
 
 
+def test_repeats_while_an_api_server_is_slow_do_not_count() -> None:
+    run = ClusterRun()
+    run.history.add(FaultInjected("slow API server", "", run.now_s - 10.0, run.now_s, is_outside=True))
+    run.wrote({"nodes": 2}, {"nodes": 2}, count=10)
+    assert not list(statuses.check_amplification(run.evidence()))
+    run.now_s += 10.0
+    run.wrote({"nodes": 2}, {"nodes": 2}, count=10)
+    assert len(list(statuses.check_amplification(run.evidence()))) == 1
+
+
 def test_after_an_absence_of_an_hour_each_object_may_be_written_once() -> None:
     run = ClusterRun()
     run.wrote({"nodes": 1}, {"nodes": 2}, count=3)

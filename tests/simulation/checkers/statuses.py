@@ -23,6 +23,8 @@ Found = Iterator[str]
 AMPLIFICATION = 1.1
 """Maximum status writes per change of a status, also under faults."""
 AWAY, HOUR_S = "API server away", 3_600.0
+SLOW, UNDER_WAY_S = "slow API server", 5.0
+"""A fault, and the time for which writes that began in it may last."""
 REPEATED_MIN = 4
 """Repeated writes that a short run may have, whatever its number of changes."""
 
@@ -38,8 +40,16 @@ def check_forward(run: Evidence) -> Found:
 
 
 def check_amplification(run: Evidence) -> Found:
-    """I28: at most a tenth of the writes of statuses repeats the status that an object has, or changes stamps only."""
-    writes = run.history.of(StatusCommitted)
+    """I28: at most a tenth of the writes of statuses repeats the status that an object has, or changes stamps only.
+
+    While an API server is slow, a replica may write what the write of another replica, still under way, contains.
+    """
+    slow = [fault for fault in run.history.of(FaultInjected) if fault.kind == SLOW]
+    writes = [
+        write
+        for write in run.history.of(StatusCommitted)
+        if not any(fault.from_s <= write.at_s <= fault.to_s + UNDER_WAY_S for fault in slow)
+    ]
     repeated = [write for write in writes if without_stamps(write.before) == without_stamps(write.status)]
     changes = len(writes) - len(repeated)
     if len(repeated) > max(REPEATED_MIN, (AMPLIFICATION - 1) * changes):
