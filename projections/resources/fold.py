@@ -10,7 +10,7 @@ never stored.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -170,16 +170,30 @@ def _decision(state: ResourcesState, keys: Sequence[str], decisions: Sequence[_I
 
 
 def _with_removals(state: ResourcesState, rows: dict[str, Resource | None]) -> dict[str, Resource | None]:
-    """These rows, and the removal of each deleted object that no remaining object refers to."""
-    new_targets = {key: targets(key, row) for key, row in rows.items() if row is not None}
-    pending = [*rows, *(target for key in rows for target in state.targets(key))]
+    """These rows, and the removal of each deleted object that no remaining object refers to.
+
+    Referrers are counted, so the time follows the number of references of the changed objects. A search among the
+    referrers of each object took seconds for some dozens of deployments with a thousand references each.
+    """
+    more: dict[str, int] = {}
+    for key, row in rows.items():
+        _count(more, state.targets(key), -1)
+        if row is not None:
+            _count(more, targets(key, row), 1)
+    pending = [*rows, *more]
     while pending:
         key = pending.pop()
         row = rows[key] if key in rows else state.objects.rows.get(key)
         if row is None or not row.deleted_ms or row.is_external:
             continue
-        earlier = (other for other in state.referrers.get(key, ()) if other not in rows)
-        if next(earlier, None) is None and not any(key in found for found in new_targets.values()):
-            pending += [*new_targets.pop(key, ()), *state.targets(key)]
+        if len(state.referrers.get(key, ())) + more.get(key, 0) == 0:
             rows[key] = None
+            found = state.targets(key)  # a deleted object keeps its spec
+            _count(more, found, -1)
+            pending += found
     return rows
+
+
+def _count(more: dict[str, int], keys: Iterable[str], number: int) -> None:
+    for key in keys:
+        more[key] = more.get(key, 0) + number

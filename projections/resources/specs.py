@@ -6,11 +6,11 @@ that does not fit is a fault, which becomes a condition of its object.
 
 from __future__ import annotations
 
-import re
 from typing import Any, TypeVar
 
 import msgspec
 
+from projections.resources.nesting import NESTING_MAX, is_nested_deeply
 from projections.resources.state import Resource
 
 JSON = dict[str, Any]
@@ -80,41 +80,22 @@ class DPUDeviceSpec(Spec, frozen=True):
     values: JSON | None = None
 
 
-NESTING_MAX = 100
-"""Maximum depth of objects and lists in a spec: functions on JSON values call themselves once for each level."""
-
-_NESTING = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[{]|[\]}]')
-
 Read = TypeVar("Read", bound=Spec)
 _decoders: dict[type[Spec], msgspec.json.Decoder[Any]] = {}
 
 
 def read(kind: type[Read], row: Resource) -> Read | str:
     """The spec of an object, or the fault why it cannot be read."""
-    if _is_nested_deeply(row.spec):
+    if is_nested_deeply(row.spec):
         return f"spec: objects and lists are nested more than {NESTING_MAX} levels deep"
     decoder = _decoders.get(kind)
     if decoder is None:
         decoder = _decoders[kind] = msgspec.json.Decoder(kind)
     try:
         found: Read = decoder.decode(row.spec)
-    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeEncodeError) as error:
         return f"spec: {error}"
     return found
-
-
-def _is_nested_deeply(text: str) -> bool:
-    if text.count("{") + text.count("[") <= NESTING_MAX:
-        return False
-    depth = 0
-    for found in _NESTING.finditer(text):
-        if (token := found[0]) in "[{":
-            depth += 1
-            if depth > NESTING_MAX:
-                return True
-        elif token in "]}":
-            depth -= 1
-    return False
 
 
 def without_absent(fields: JSON) -> JSON:

@@ -14,7 +14,8 @@ from projections.resources.kinds import (
     DPU_SERVICE_CONFIGURATION,
     DPU_SET,
 )
-from projections.resources.specs import NESTING_MAX, DPUDeviceSpec, read
+from projections.resources.nesting import NESTING_MAX
+from projections.resources.specs import DPUDeviceSpec, read
 from projections.resources.state import Resource
 from tests.support.deployments import deployment, parts
 from tests.support.derivations import Derived, device, dpu_set, key, row

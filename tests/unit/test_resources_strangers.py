@@ -1,0 +1,65 @@
+"""Records that no edge of the plane wrote: the resources fold decides about them alike in every place, in bounded time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from time import process_time
+
+import pytest
+
+from eventstore.folding.fold import Outcome
+from projections.resources.nesting import NESTING_MAX, is_nested_deeply
+from projections.resources.references import SERVICES
+from tests.support.resources import BFB, DPU_SET, DeliveredResources
+
+TEMPLATE, DEPLOYMENT = f"DPUServiceTemplate.{SERVICES}", f"DPUDeployment.{SERVICES}"
+
+
+def nested(depth: int) -> str:
+    """A spec with this many levels."""
+    return '{"a":' * depth + "1" + "}" * depth
+
+
+def below(frames: int, call: Callable[[], Outcome]) -> Outcome:
+    """The result of a call with this many more frames on the stack."""
+    return call() if frames == 0 else below(frames - 1, call)
+
+
+@pytest.mark.parametrize(("depth", "code"), [(NESTING_MAX, "done"), (NESTING_MAX + 1, "refused"), (940, "refused")])
+def test_a_deep_spec_has_one_outcome_however_deep_the_stack_of_the_replica_is(depth: int, code: str) -> None:
+    for frames in (0, 200, 700):
+        log = DeliveredResources()
+        outcome = below(frames, lambda log=log: log.apply(DPU_SET, "a", nested(depth)))  # type: ignore[misc]
+        assert outcome.code == code, f"{frames} frames: {outcome.reason}"
+        assert code == "done" or outcome.reason == "specs[0]: objects and lists are nested more than 100 levels deep"
+
+
+def test_the_depth_of_a_text_is_measured_once_through_the_text() -> None:
+    unfinished = "[" * NESTING_MAX + '"' + '\\"' * 90_000 + "[" * 10
+    before_s = process_time()
+    assert not is_nested_deeply(unfinished)
+    assert process_time() - before_s < 1
+    assert is_nested_deeply(r'"\\"' + "[" * (NESTING_MAX + 1))
+    assert not is_nested_deeply('["\\\n' + "[" * NESTING_MAX + '"]')
+
+
+def test_the_deletion_of_what_refers_to_thousands_of_deleted_objects_takes_less_than_seconds() -> None:
+    log = DeliveredResources()
+    templates, deployments = [f"t{number}" for number in range(1_000)], [f"d{number}" for number in range(100)]
+    spec = json.dumps({"services": {name: {"serviceTemplate": name} for name in templates}})
+    log.append(log.applied(TEMPLATE, templates, ["{}"]))
+    for name in deployments:
+        log.apply(DEPLOYMENT, name, spec)
+    log.append(log.deleted([TEMPLATE], templates))
+    assert len(log.state.objects.rows) == 1_100
+    before_s = process_time()
+    log.append(log.deleted([DEPLOYMENT], deployments))
+    assert process_time() - before_s < 3
+    assert not log.state.objects.rows
+
+
+def test_a_text_of_the_largest_size_is_refused_whatever_it_is() -> None:
+    log = DeliveredResources()
+    for spec in ("[" * 200_000, "{" * 200_000, '{"a":"' + "[" * 150_000, "\\" * 200_000):
+        assert log.apply(BFB, "a", spec).code == "refused"
