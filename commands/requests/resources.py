@@ -76,7 +76,9 @@ def check_object(given: pb.ResourceSpec, known: Resource | None) -> CheckedObjec
         alone = {*own, *map(str, validate(kind, manifest).faults)} if faults and older is not None else {*faults}
     except RecursionError:
         return checked._replace(faults=("spec: must not be nested that deep",))
-    if known is not None and known.deleted_ms:
+    if known is not None and known.is_external:
+        faults = (*faults, f"metadata.name: {given.name} belongs to a Kubernetes cluster, which alone may change it")
+    elif known is not None and known.deleted_ms:
         waits = "is being deleted, and waits for the objects that refer to it; apply it again afterwards"
         faults = (*faults, f"metadata.name: {given.name} {waits}")
     if faults:

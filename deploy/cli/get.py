@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import click
@@ -16,8 +16,11 @@ from deploy.cli.resource_arguments import OBJECTS
 from deploy.cli.resource_kinds import Named, full_kind, named_objects
 from deploy.cli.resource_objects import list_of, manifest_of, table_of
 from deploy.cli.resource_options import namespaces_option
+from projections.field_checks import is_printable, quoted
 from schemas.api import dpuplane_pb2 as pb
 from schemas.resources.kinds import Kind
+
+_TEXT_SHOWN = 1_000
 
 
 @click.command(
@@ -120,9 +123,9 @@ def _describe(found: pb.Resource) -> None:
         ("Kind", found.kind.partition(".")[0]),
         ("API version", found.api_version),
         ("Labels", out.labels_text(found.labels) or "none"),
-        ("Annotations", out.labels_text(found.annotations) or "none"),
+        ("Annotations", _annotations_text(found.annotations) or "none"),
         ("Created", out.time_text(found.create_time)),
-        ("Changed", f"{out.time_text(found.update_time)} by {found.actor or 'its cluster'}"),
+        ("Changed", f"{out.time_text(found.update_time)} by {_line(found.actor) or 'its cluster'}"),
         *(
             [("Deleted", f"{out.time_text(found.delete_time)}, {_waits(found)}")]
             if found.HasField("delete_time")
@@ -143,7 +146,16 @@ def _waits(found: pb.Resource) -> str:
 
 def _reference(reference: pb.ResourceReference) -> str:
     missing = ", which does not exist" if reference.missing else ""
-    return f"{reference.kind.partition('.')[0]} {reference.name} ({reference.path}){missing}"
+    return f"{reference.kind.partition('.')[0]} {_line(reference.name)} ({_line(reference.path)}){missing}"
+
+
+def _annotations_text(annotations: Mapping[str, str]) -> str:
+    return out.labels_text({key: _line(value) for key, value in annotations.items()})
+
+
+def _line(text: str) -> str:
+    """Free text of an object on one line. Control characters would make a terminal show something else."""
+    return text if is_printable(text) else quoted(text, _TEXT_SHOWN)
 
 
 def _print_part(name: str, lines: Iterator[str]) -> None:

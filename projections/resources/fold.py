@@ -10,7 +10,7 @@ never stored.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -69,7 +69,7 @@ class ResourcesFold:
                 applied = applied_items(event, at.time_ms)
                 if isinstance(applied, str):
                     return refusal(applied)
-                decisions = [_apply(state, item, number, event.envelope, at) for number, item in enumerate(applied)]
+                decisions = list(_applied(state, applied, event.envelope, at))
                 return _decision(state, [item.at.key for item in applied], decisions)
             case ResourcesDeleted():
                 deleted = deleted_items(event)
@@ -84,11 +84,22 @@ class ResourcesFold:
         state.apply(change)
 
 
-def _apply(state: ResourcesState, item: Applied, number: int, said: Envelope, at: RecordMetadata) -> _ItemDecision:
-    known = state.objects.rows.get(item.at.key)
-    if known is None and len(state.objects.rows) + number >= MAX_OBJECTS:
-        reason = f"name: {quoted(item.at.name)} would be more than the {MAX_OBJECTS} objects allowed"
-        return _ItemDecision(refused(Fault(reason, Reason.LIMIT_REACHED, limit=MAX_OBJECTS)))
+def _applied(
+    state: ResourcesState, items: Sequence[Applied], said: Envelope, at: RecordMetadata
+) -> Iterator[_ItemDecision]:
+    room = MAX_OBJECTS - len(state.objects.rows)
+    for number, item in enumerate(items):
+        known = state.objects.rows.get(item.at.key)
+        if known is None and room <= 0:
+            reason = f"name: {quoted(item.at.name)} would be more than the {MAX_OBJECTS} objects allowed"
+            yield _ItemDecision(refused(Fault(reason, Reason.LIMIT_REACHED, limit=MAX_OBJECTS)))
+            continue
+        decision = _apply(item, known, number, said, at)
+        room -= known is None and decision.is_change
+        yield decision
+
+
+def _apply(item: Applied, known: Resource | None, number: int, said: Envelope, at: RecordMetadata) -> _ItemDecision:
     row = _external(item, known, said, at) if item.uid else _local(item, known, number, said, at)
     if isinstance(row, Outcome):
         return _ItemDecision(row)

@@ -163,6 +163,16 @@ async def test_each_fault_is_one_sentence_and_a_faulty_file_changes_nothing(tmp_
         assert not (await dpuplane("get", "bfb", "-n", "lab")).stdout
 
 
+async def test_free_texts_of_an_object_are_shown_without_control_characters(tmp_path: Path) -> None:
+    annotations = {"a": "red \x1b[31m\nName  other", "b": "plain"}
+    image = {**IMAGE, "metadata": {"name": "image", "annotations": annotations}}
+    (tmp_path / "image.json").write_text(json.dumps(image))
+    async with plane(tmp_path / "plane") as dpuplane:
+        assert (await dpuplane("apply", "-f", str(tmp_path / "image.json"))).status == 0
+        ran = await dpuplane("describe", "bfb", "image")
+    assert "Annotations  a='red \\x1b[31m\\nName  other',b=plain\n" in ran.stdout
+
+
 async def test_two_appliers_of_one_object_are_both_applied_in_some_order(tmp_path: Path) -> None:
     files = []
     for flavor in ("one", "two"):

@@ -1,4 +1,4 @@
-"""Records that no edge of the plane wrote: the resources fold decides about them alike in every place, in bounded time."""
+"""Records that no edge of the plane wrote: every replica decides about them alike, in bounded time."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from time import process_time
 
 import pytest
 
+from commands.requests.resources import check_object
 from eventstore.folding.fold import Outcome
+from projections.resources import fold
 from projections.resources.nesting import NESTING_MAX, is_nested_deeply
 from projections.resources.references import SERVICES
-from tests.support.resources import BFB, DPU_SET, DeliveredResources
+from schemas.api import dpuplane_pb2 as pb
+from tests.support.resources import BFB, DPU_SET, EAST, NAMESPACE, DeliveredResources, bfb
 
 TEMPLATE, DEPLOYMENT = f"DPUServiceTemplate.{SERVICES}", f"DPUDeployment.{SERVICES}"
 
@@ -63,3 +66,26 @@ def test_a_text_of_the_largest_size_is_refused_whatever_it_is() -> None:
     log = DeliveredResources()
     for spec in ("[" * 200_000, "{" * 200_000, '{"a":"' + "[" * 150_000, "\\" * 200_000):
         assert log.apply(BFB, "a", spec).code == "refused"
+
+
+def test_only_new_objects_count_against_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = DeliveredResources()
+    log.append(log.applied(BFB, ["a", "b"], [bfb("1")]))
+    monkeypatch.setattr(fold, "MAX_OBJECTS", 3)
+    outcome = log.append(log.applied(BFB, ["a", "b", "c", "d"], [bfb("2")]))
+    assert [(item.name[-1], item.code) for item in outcome.items] == [
+        ("a", "done"),
+        ("b", "done"),
+        ("c", "done"),
+        ("d", "refused"),
+    ]
+    assert len(log.state.objects.rows) == 3
+
+
+def test_a_request_about_an_object_of_a_cluster_is_refused_before_anything_is_appended() -> None:
+    log = DeliveredResources()
+    log.report(BFB, "image", bfb("1"), uid="u", generation=1)
+    given = pb.ResourceSpec(kind=BFB, namespace=NAMESPACE, name="image", spec=bfb("1"))
+    checked = check_object(given, log.row(BFB, "image", EAST))
+    assert checked.faults == ("metadata.name: image belongs to a Kubernetes cluster, which alone may change it",)
+    assert checked.is_refused_by_known
