@@ -20,7 +20,8 @@ DEFAULT_PAGE = 200
 COMPARED_MAX = 2_000
 """Maximum number of keys that one page compares with a selector."""
 
-_TOKEN = re.compile(r"(\d{1,6}):(.{0,512})", re.DOTALL)
+_TOKEN = re.compile(r"(\d{1,6}):(.{0,1024})", re.DOTALL)
+"""The key of an object of a custom resource has up to 889 characters."""
 
 
 class BadPage(PermanentError):

@@ -102,10 +102,13 @@ def _listed(state: ResourcesState, request: pb.ListResourcesRequest) -> Iterable
     """The keys of the objects of a list, apart from its selector."""
     for collection, keys in state.by_kind.items():
         source, _, kind = collection.partition("/")
-        if request.source in ("", source) and request.kind in ("", kind):
-            for key in keys:
-                if request.namespace in ("", object_id(key).namespace):
-                    yield key
+        if request.source not in ("", source) or request.kind not in ("", kind):
+            continue
+        if request.namespace:
+            prefix = f"{collection}/{request.namespace}/"
+            yield from (key for key in keys if key.startswith(prefix))
+        else:
+            yield from keys
 
 
 def _references(state: ResourcesState, at: ObjectId, row: Resource) -> Iterable[pb.ResourceReference]:

@@ -10,6 +10,7 @@ import pytest
 
 from commands.requests.resources import check_object
 from eventstore.folding.fold import Outcome
+from projections.pages import page
 from projections.resources import fold
 from projections.resources.nesting import NESTING_MAX, is_nested_deeply
 from projections.resources.references import SERVICES
@@ -89,3 +90,13 @@ def test_a_request_about_an_object_of_a_cluster_is_refused_before_anything_is_ap
     checked = check_object(given, log.row(BFB, "image", EAST))
     assert checked.faults == ("metadata.name: image belongs to a Kubernetes cluster, which alone may change it",)
     assert checked.is_refused_by_known
+
+
+def test_the_longest_key_that_the_fold_accepts_can_begin_a_page() -> None:
+    log = DeliveredResources()
+    longest = {"source": "s" * 63, "kinds": ["K" * 63 + "." + "g" * 253], "namespaces": ["n" * 253]}
+    log.append(log.applied(BFB, ["a" * 253, "b" * 253], ["{}"], **longest))
+    keys = sorted(log.state.objects.rows)
+    first = page([0], lambda _: keys, 1, "")
+    assert [key for _, key in (*first.keys, *page([0], lambda _: keys, 1, first.next_token).keys)] == keys
+    assert len(keys) == 2
