@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
 
 from commands.queries.resources import message_of
 from commands.requests.resources import CheckedObject
@@ -11,6 +14,7 @@ from commands.results import set_reason
 from commands.rpc.errors import PreconditionFailed
 from eventstore.errors import PermanentError
 from eventstore.reasons import Fault, Reason
+from projections.resources.plan import Step
 from projections.resources.state import ObjectId, Resource, ResourcesState, object_id
 from schemas.api import dpuplane_pb2 as pb
 
@@ -87,6 +91,17 @@ def change_of(checked: CheckedObject, offset: int, now_ms: int, actor: str) -> p
     return change
 
 
+def step_of(step: Step) -> pb.PlanStep:
+    """A step of a plan as a message."""
+    changes = [
+        pb.FieldChange(field=field, before=_json(before), after=_json(after))
+        for field, (before, after) in step.changes.items()
+    ]
+    return pb.PlanStep(
+        action=step.action.name.lower(), name=_name_of(step.key), owner=_name_of(step.owner), changes=changes
+    )
+
+
 def waiting_notes(state: ResourcesState, deleted: Iterable[ObjectId]) -> dict[str, str]:
     """For each object whose deletion waits, by name, the objects that it waits for."""
     notes = {}
@@ -111,3 +126,13 @@ def add_notes(answer: pb.CommandResult, notes: Mapping[str, str]) -> None:
 def _content(row: Resource) -> tuple[dict[str, str], dict[str, str], str]:
     """What a user states of an object."""
     return row.labels, row.annotations, row.spec
+
+
+def _name_of(key: str) -> pb.ResourceName:
+    at = object_id(key)
+    return pb.ResourceName(kind=at.kind, namespace=at.namespace, name=at.name)
+
+
+def _json(value: Any) -> str:
+    """A value as JSON; empty if it is absent."""
+    return "" if value is None else msgspec.json.encode(value, order="sorted").decode()

@@ -24,6 +24,9 @@ from eventstore.log import RESOURCES, Partition
 from eventstore.replicas.replica import Answer, Replica
 from projections.field_checks import quoted
 from projections.fold_states import FoldStates
+from projections.resources.forecast import Forecast
+from projections.resources.plan import Step
+from projections.resources.state import Rows
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import Envelope
 
@@ -86,13 +89,19 @@ class ResourceHandler:
         objects = await self._checked(request.resources)
         partition, now_ms = self._partition(), self._now_ms()
         outcome: Outcome = refused(resource_results.summary_of(objects))
+        change: Rows = {}
         if not any(each.faults for each in objects):
             event = applied(objects, lambda subject: Envelope("", subject, call.principal, now_ms)).event
-            _, outcome = self._replica.dry_run(partition, event)
+            decision = self._replica.dry_run(partition, event)
+            change, outcome = decision.change or {}, decision.outcome
+        rows = {**self._states.resources(LOCAL).objects.rows} if request.plan else {}
         offset = self._replica.position(partition)
         answer = results.to_result("", Answer(outcome, partition, offset - 1), self._replica.log_id)
         changes = [resource_results.change_of(each, offset, now_ms, call.principal) for each in objects]
         answer.dry_run.CopyFrom(pb.DryRun(resources=changes))
+        if request.plan:
+            steps = await _forecast(Forecast(rows, change))
+            answer.dry_run.steps.extend(map(resource_results.step_of, steps))
         return answer
 
     def _partition(self) -> Partition:
@@ -107,6 +116,14 @@ class ResourceHandler:
             found.append(check_object(each, None) if is_repeated and checked.is_refused_by_known else checked)
             await asyncio.sleep(0)  # the rules of one object may take milliseconds
         return found
+
+
+async def _forecast(forecast: Forecast) -> list[Step]:
+    """The steps, computed in slices between which other calls run."""
+    while True:
+        if forecast.advance():
+            return forecast.steps()
+        await asyncio.sleep(0)
 
 
 def _check_names(resources: Sequence[pb.ResourceSpec]) -> None:

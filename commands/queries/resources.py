@@ -16,6 +16,9 @@ from eventstore.reasons import Fault, Reason
 from projections.field_checks import check_zone, quoted
 from projections.label_selectors import matches, parse_selector
 from projections.pages import page
+from projections.resources import views
+from projections.resources.conditions.causes import Cause, blocked_by, conditions_of
+from projections.resources.conditions.world import World
 from projections.resources.references import references
 from projections.resources.state import ObjectId, Resource, ResourcesState, object_id
 from schemas.api import dpuplane_pb2 as pb
@@ -34,15 +37,17 @@ class ResourceQueries:
         await self._reader.wait_for_position(request.min_position, (RESOURCES,), call)
         at = ObjectId(request.source or LOCAL, request.kind, request.namespace, request.name)
         number = self._reader.partition_number(at.source)
-        state = self._reader.resources(number)
-        row = state.objects.rows.get(at.key)
-        if row is None:
+        world = (await self._reader.derive_resources([number]))[number]
+        found = views.view(at.key, world)
+        if found is None:
             where = f" in namespace {quoted(at.namespace)}" if at.namespace else ""
             reason = f"name: {quoted(at.name)} of kind {quoted(at.kind)} does not exist{where}"
             raise NotFound(Fault(reason, Reason.RESOURCE_NOT_FOUND))
-        message = message_of(at, row)
-        message.references.extend(_references(state, at, row))
-        message.referrers.extend(_referrers(state, at))
+        message = shown(at, found, world)
+        message.references.extend(_references(world, at, found.row))
+        message.referrers.extend(_referrers(world.state, at))
+        message.causes.extend(_cause(cause) for cause in blocked_by(at.key, world))
+        message.children.extend(map(_group, views.children(at.key, world)))
         message.position = self._reader.token(RESOURCES, numbers=[number])
         return message
 
@@ -53,28 +58,49 @@ class ResourceQueries:
         await self._reader.wait_for_position(request.min_position, (RESOURCES,), call)
         reader = self._reader
         numbers = [reader.partition_number(request.source)] if request.source else list(reader.partition_numbers)
+        worlds = await reader.derive_resources(numbers)
 
         def keys(number: int) -> Iterable[str]:
-            return _listed(reader.resources(number), request)
-
-        def row_of(number: int, key: str) -> Resource:
-            return reader.resources(number).objects.rows[key]
+            found = views.keys(worlds[number].state, worlds[number].derivation, request.source, request.kind)
+            return (key for key in found if request.namespace in ("", object_id(key).namespace))
 
         def is_selected(number: int, key: str) -> bool:
-            return matches(selector, row_of(number, key).labels)
+            return matches(selector, views.labels(key, worlds[number]))
+
+        def view_of(number: int, key: str) -> views.ObjectView:
+            found = views.view(key, worlds[number])
+            assert found is not None, "a listed object is stated or wanted"
+            return found
 
         def size_of(number: int, key: str) -> int:
-            row = row_of(number, key)
+            row = view_of(number, key).row
             return len(row.spec) + sum(map(len, row.annotations.values()))
 
         found = page(numbers, keys, request.page_size, request.page_token, is_selected if selector else None).within(
             _BYTES_PER_PAGE, size_of
         )
         return pb.ListResourcesResponse(
-            resources=[message_of(object_id(key), row_of(number, key)) for number, key in found.keys],
+            resources=[shown(object_id(key), view_of(number, key), worlds[number]) for number, key in found.keys],
             next_page_token=found.next_token,
             position=reader.token(RESOURCES, numbers=numbers),
         )
+
+
+def shown(at: ObjectId, found: views.ObjectView, world: World) -> pb.Resource:
+    """An object with its owner and its status."""
+    message = message_of(at, found.row)
+    message.derived = found.is_derived
+    conditions = conditions_of(at.key, world)
+    message.phase = views.phase(at.key, found.row, conditions, world)
+    for each in conditions:
+        message.conditions.add(type=each.type, status=each.status, reason=each.reason, message=each.message)
+    owner = views.view(found.owner, world) if found.owner else None
+    if owner is not None:
+        of = message_of(object_id(found.owner), owner.row)
+        message.owner.MergeFrom(
+            pb.ResourceOwner(kind=of.kind, api_version=of.api_version, namespace=of.namespace, name=of.name, uid=of.uid)
+        )
+    return message
 
 
 def message_of(at: ObjectId, row: Resource) -> pb.Resource:
@@ -98,22 +124,21 @@ def message_of(at: ObjectId, row: Resource) -> pb.Resource:
     )
 
 
-def _listed(state: ResourcesState, request: pb.ListResourcesRequest) -> Iterable[str]:
-    """The keys of the objects of a list, apart from its selector."""
-    for collection, keys in state.by_kind.items():
-        source, _, kind = collection.partition("/")
-        if request.source not in ("", source) or request.kind not in ("", kind):
-            continue
-        if request.namespace:
-            prefix = f"{collection}/{request.namespace}/"
-            yield from (key for key in keys if key.startswith(prefix))
-        else:
-            yield from keys
+def _cause(cause: Cause) -> pb.ResourceCause:
+    at = object_id(cause.key.partition("#")[0])
+    name = pb.ResourceName(kind=at.kind, namespace=at.namespace, name=at.name)
+    return pb.ResourceCause(depth=cause.depth, name=name, message=cause.message, root=cause.is_root)
 
 
-def _references(state: ResourcesState, at: ObjectId, row: Resource) -> Iterable[pb.ResourceReference]:
+def _group(group: views.ChildGroup) -> pb.ResourceChildren:
+    return pb.ResourceChildren(
+        kind=group.kind, status=group.status, reason=group.reason, count=group.size, names=group.names
+    )
+
+
+def _references(world: World, at: ObjectId, row: Resource) -> Iterable[pb.ResourceReference]:
     for path, kind, name in references(at.kind, msgspec.json.decode(row.spec)):
-        is_missing = at._replace(kind=kind, name=name).key not in state.objects.rows
+        is_missing = not world.exists(at._replace(kind=kind, name=name).key)
         yield pb.ResourceReference(path=f"spec.{path}", kind=kind, name=name, missing=is_missing)
 
 

@@ -60,7 +60,7 @@ SUBCOMMANDS = {
     "events": Subcommand("deploy.cli.events", "events", "Read the log's events."),
     "history": Subcommand("deploy.cli.history", "history_command", "Print all events of a node, DPU, clique or zone."),
     "explain": Subcommand("deploy.cli.explain", "explain", "Explain why a DPU allows or denies a node."),
-    "wait": Subcommand("deploy.cli.wait", "wait", "Wait until a node, DPU, zone or clique has a state."),
+    "wait": Subcommand("deploy.cli.wait", "wait", "Wait until a DPU, zone, node, clique or object has a state."),
     "replay": Subcommand("deploy.cli.replay", "replay_command", "Fold the log again, up to any position or time."),
     "verify": Subcommand("deploy.cli.verify", "verify", "Fold the log again and compare replicas and devices."),
     "checkpoint": Subcommand("deploy.cli.checkpoint", "checkpoint", "Sign the content of the log, to verify it later."),

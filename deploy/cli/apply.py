@@ -20,6 +20,7 @@ from deploy.cli.errors import REFUSED, Refused
 from deploy.cli.manifest_files import files_option, read_files
 from deploy.cli.manifests import Manifest, Manifests
 from deploy.cli.options import command_options, query_options_in
+from deploy.cli.plan_steps import plan_lines
 from deploy.cli.resource_kinds import full_kind, object_name
 from deploy.cli.resource_objects import stated_of
 from deploy.cli.resource_options import namespace_option
@@ -31,6 +32,9 @@ from schemas.api.enums import outcome_name
 _REQUEST_OBJECTS = 500
 _REQUEST_BYTES = 100_000
 """Maximum size of the objects of one request: their defaults may double it, and a record has a maximum of 256 kB."""
+_PLAN_OBJECTS = 1_000
+_PLAN_BYTES = 500_000
+"""Maximum number and size of the objects of a plan: they are in one request, which has at most 1 MB."""
 _DIFFERS = 1
 
 
@@ -79,7 +83,7 @@ def apply(
     fault, nothing is applied. Objects of kinds that the plane does not have are passed over and named.
     """
     found = read_files(files, namespace, recursive=recursive)
-    planned = _plan(client, found)
+    planned, steps = _plan(client, found, with_steps=dry_run)
     _print_notes(found)
     if found.faults and not keep_going:
         raise Refused(f"{_counted(found.faults)}, so nothing was applied; --keep-going applies the other objects")
@@ -90,6 +94,9 @@ def apply(
         for each in planned:
             _print_line(output, each, f"{each.action} (dry run)")
             whole.dry_run.resources.append(each.change)
+        whole.dry_run.steps.extend(steps)
+        if output == "table":
+            _print_steps(steps)
     else:
         whole = merged_result(list(_applied(client, planned, output))) if planned else pb.CommandResult()
     if output != "table":
@@ -103,34 +110,57 @@ def apply(
 @namespace_option
 @query_options_in("diff")
 def diff(*, client: Client, output: str, files: Sequence[str], recursive: bool, namespace: str) -> None:
-    """Show what `apply` would change, as a unified diff of YAML. Exit status: 0 nothing; 1 something; 2 an object has a
-    fault.
+    """Show what `apply` would change: a unified diff of YAML, and what would happen to each DPU, service and chain, in
+    order. Exit status: 0 nothing; 1 something; 2 an object has a fault.
     """
     assert output == "diff"
     found = read_files(files, namespace, recursive=recursive)
-    planned = _plan(client, found)
+    planned, steps = _plan(client, found, with_steps=True)
     lines = [line for each in planned for line in _difference(each)]
     for line in lines:
         click.echo(_in_color(line))
+    _print_steps(steps)
     _print_notes(found)
     if found.faults:
         raise _NotCompared(f"{_counted(found.faults)}, so `apply` would refuse the files")
     click.get_current_context().exit(_DIFFERS if lines else 0)
 
 
-def _plan(client: Client, found: Manifests) -> list[_Planned]:
-    """What applying the objects would change, by a dry run. Faults of objects are added to `found`, and these objects
-    are left out."""
-    planned = []
-    for part in _requests(found.objects):
-        request = pb.ApplyResourcesRequest(command_id=client.command_id, resources=map(_message, part), dry_run=True)
-        answer: pb.CommandResult = client.command("ApplyResources", request)
+def _plan(client: Client, found: Manifests, *, with_steps: bool) -> tuple[list[_Planned], list[pb.PlanStep]]:
+    """What applying the objects would change, by a dry run; and the steps that would follow. Faults of objects are
+    added to `found`, and these objects are left out."""
+    planned: list[_Planned] = []
+    steps: list[pb.PlanStep] = []
+    parts = list(_requests(found.objects))
+    for part in parts:
+        answer = _dry_run(client, part, plan=with_steps and len(parts) == 1)
         for manifest, change in zip(part, answer.dry_run.resources, strict=True):
             place = f"{manifest.place}: {manifest.title}"
             found.faults.extend(f"{place}: {fault}" for fault in change.faults)
             if not change.faults:
                 planned.append(_Planned(manifest, change))
-    return planned
+        steps += answer.dry_run.steps
+    changed = [each.manifest for each in planned if each.action != "unchanged"]
+    if with_steps and changed and (len(parts) > 1 or found.faults):
+        steps = _steps_of(client, changed)
+    return planned, steps
+
+
+def _steps_of(client: Client, changed: Sequence[Manifest]) -> list[pb.PlanStep]:
+    """The steps of these objects together. One request has all of them: they depend on each other."""
+    if len(changed) > _PLAN_OBJECTS or sum(map(_size, changed)) > _PLAN_BYTES:
+        most = f"{_PLAN_OBJECTS} objects of {_PLAN_BYTES // 1_000} kB"
+        click.echo(f"no plan: {len(changed)} objects would change, and a plan takes at most {most}", err=True)
+        return []
+    return [*_dry_run(client, changed, plan=True).dry_run.steps]
+
+
+def _dry_run(client: Client, part: Sequence[Manifest], *, plan: bool) -> pb.CommandResult:
+    request = pb.ApplyResourcesRequest(
+        command_id=client.command_id, resources=map(_message, part), plan=plan, dry_run=True
+    )
+    answer: pb.CommandResult = client.command("ApplyResources", request)
+    return answer
 
 
 def _applied(client: Client, planned: Sequence[_Planned], output: str) -> Iterator[tuple[list[str], pb.CommandResult]]:
@@ -155,7 +185,7 @@ def _requests(objects: Sequence[Manifest]) -> Iterator[list[Manifest]]:
     part: list[Manifest] = []
     size = 0
     for each in objects:
-        own = len(json.dumps(each.spec)) + sum(len(value) for value in each.annotations.values())
+        own = _size(each)
         if part and (len(part) == _REQUEST_OBJECTS or size + own > _REQUEST_BYTES):
             yield part
             part, size = [], 0
@@ -163,6 +193,10 @@ def _requests(objects: Sequence[Manifest]) -> Iterator[list[Manifest]]:
         size += own
     if part:
         yield part
+
+
+def _size(manifest: Manifest) -> int:
+    return len(json.dumps(manifest.spec)) + sum(len(value) for value in manifest.annotations.values())
 
 
 def _message(manifest: Manifest) -> pb.ResourceSpec:
@@ -190,6 +224,13 @@ def _print_line(output: str, planned: _Planned, action: str, reason: str = "") -
         said = f": {reason}" if reason else ""
         name = object_name(planned.manifest.kind, planned.manifest.name)
         click.echo(f"{name} {action}{said}", err=bool(reason))
+
+
+def _print_steps(steps: Sequence[pb.PlanStep]) -> None:
+    if steps:
+        click.echo(out.heading("Plan, in this order:"))
+    for line in plan_lines(steps):
+        click.echo(f"  {line}")
 
 
 def _counted(faults: Sequence[str]) -> str:

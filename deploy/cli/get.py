@@ -16,6 +16,7 @@ from deploy.cli.resource_arguments import OBJECTS
 from deploy.cli.resource_kinds import Named, full_kind, named_objects
 from deploy.cli.resource_objects import list_of, manifest_of, table_of
 from deploy.cli.resource_options import namespaces_option
+from deploy.cli.resource_status import cause_lines, child_lines, condition_lines, owner_text
 from projections.field_checks import is_printable, quoted
 from schemas.api import dpuplane_pb2 as pb
 from schemas.resources.kinds import Kind
@@ -58,7 +59,9 @@ def get(
 @namespaces_option
 @show_options
 def describe(*, client: Client, output: Output, objects: Sequence[str], namespace: str) -> None:
-    """Show objects in detail: what they state, what they refer to and what refers to them."""
+    """Show objects in detail: what they state, their conditions, what they wait for down to the objects that are to
+    blame, what they want, what they refer to and what refers to them.
+    """
     named = named_objects(objects)
     if not any(each.name for each in named):
         listed = _listed(client, named[0].kind, namespace, "", None)
@@ -125,7 +128,9 @@ def _describe(found: pb.Resource) -> None:
         ("Labels", out.labels_text(found.labels) or "none"),
         ("Annotations", _annotations_text(found.annotations) or "none"),
         ("Created", out.time_text(found.create_time)),
-        ("Changed", f"{out.time_text(found.update_time)} by {_line(found.actor) or 'its cluster'}"),
+        ("Changed", f"{out.time_text(found.update_time)} by {_author(found)}"),
+        *([("Wanted by", owner_text(found.owner))] if found.HasField("owner") else []),
+        *([("Phase", found.phase)] if found.phase else []),
         *(
             [("Deleted", f"{out.time_text(found.delete_time)}, {_waits(found)}")]
             if found.HasField("delete_time")
@@ -136,8 +141,15 @@ def _describe(found: pb.Resource) -> None:
     ]
     out.print_fields(fields)
     _print_part("Spec", _yaml_lines(manifest_of(found)["spec"]))
+    _print_part("Conditions", condition_lines(found.conditions))
+    _print_part("Waits for (* is to blame)", cause_lines(found.causes))
+    _print_part("Children", child_lines(found.children))
     _print_part("Refers to", (_reference(each) for each in found.references))
     _print_part("Referred to by", (f"{each.kind.partition('.')[0]} {each.name}" for each in found.referrers))
+
+
+def _author(found: pb.Resource) -> str:
+    return "its owner" if found.derived else _line(found.actor) or "its cluster"
 
 
 def _waits(found: pb.Resource) -> str:

@@ -22,14 +22,21 @@ _TWICE = 2
 
 
 def manifest_of(resource: pb.Resource) -> dict[str, Any]:
-    """An object as a manifest, with the metadata that the plane has given it."""
-    return _document(
+    """An object as a manifest, with the metadata that the plane has given it, and its status."""
+    document = _document(
         resource,
         uid=resource.uid,
         generation=resource.generation,
         creationTimestamp=_time(to_ms(resource.create_time)),
         deletionTimestamp=_time(to_ms(resource.delete_time)),
+        ownerReferences=[_owner(resource.owner)] if resource.HasField("owner") else [],
     )
+    conditions = [
+        {"type": each.type, "status": each.status, "reason": each.reason, "message": each.message}
+        for each in resource.conditions
+    ]
+    status = {key: value for key, value in (("phase", resource.phase), ("conditions", conditions)) if value}
+    return document | ({"status": status} if status else {})
 
 
 def stated_of(resource: pb.Resource) -> dict[str, Any]:
@@ -105,6 +112,17 @@ def _document(resource: pb.Resource, **assigned: Any) -> dict[str, Any]:
         "kind": resource.kind.partition(".")[0],
         "metadata": metadata,
         "spec": json.loads(resource.spec),
+    }
+
+
+def _owner(owner: pb.ResourceOwner) -> dict[str, Any]:
+    return {
+        "apiVersion": owner.api_version,
+        "kind": owner.kind.partition(".")[0],
+        "name": owner.name,
+        "uid": owner.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
     }
 
 

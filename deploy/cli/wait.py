@@ -1,4 +1,4 @@
-"""`dpuplane wait`: waits until a DPU, a zone, a node or a clique has a state.
+"""`dpuplane wait`: waits until a DPU, a zone, a node or a clique has a state, or an object a condition.
 
 It queries when the plane has advanced, and in any case every few seconds. Each response is at least as new as the one
 before, so a wait never sees older state. It also waits for a subject that does not exist yet, and for a plane that does
@@ -38,9 +38,31 @@ class WaitState(NamedTuple):
     try_next: str = ""
 
 
-@click.group()
+class WaitGroup(click.Group):
+    """The subcommands of `wait`. Any other first word belongs to `wait object`, in the grammar of kubectl."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        known = (*self.list_commands(ctx), *ctx.help_option_names)
+        is_object = bool(args) and args[0] not in known and not ctx.resilient_parsing
+        return super().parse_args(ctx, ["object", *args] if is_object else args)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*super().list_commands(ctx), "object"]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name == "object":
+            from deploy.cli.wait_objects import wait_object
+
+            return wait_object
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group(cls=WaitGroup)
 def wait() -> None:
-    """Wait until a node, DPU, zone or clique has a state; exit status 3 after the timeout.
+    """Wait until a node, DPU, zone or clique has a state, or an object has a condition or is gone; exit status 3 after
+    the timeout.
+
+    Objects are named as for kubectl: `dpuplane wait KIND/NAME --for=condition=Ready`.
 
     Example: dpuplane wait zone rack7 --for applied
     """
@@ -88,9 +110,9 @@ def dpu(
             said += f"; {missing[0].zone}/{missing[0].dpu} is in {missing[0].phase}"
         return WaitState(bool(found) and not missing, said, "dpuplane dpus list")
 
-    looks = _all_of(names, look) if names else look_at_list
+    looks = all_of(names, look) if names else look_at_list
     what = " ".join(filter(None, ("dpu", ", ".join(names) or f"{selector} {zone}".strip())))
-    _wait(client, looks, what=what, wanted=wanted, timeout=timeout, output=output)
+    wait_until(client, looks, what=what, wanted=wanted, timeout=timeout, output=output)
 
 
 @wait.command()
@@ -136,10 +158,12 @@ def zone(
         found: pb.Zone = client.query("GetZone", pb.GetZoneRequest(zone=name))
         return _zone_state(found, wanted.replace("-", "_"), least.setdefault(name, found.version))
 
-    _wait(client, _all_of(names, look), what=f"zone {', '.join(names)}", wanted=wanted, timeout=timeout, output=output)
+    wait_until(
+        client, all_of(names, look), what=f"zone {', '.join(names)}", wanted=wanted, timeout=timeout, output=output
+    )
 
 
-def _all_of(names: Sequence[str], look: Callable[[str], WaitState]) -> Callable[[], WaitState]:
+def all_of(names: Sequence[str], look: Callable[[str], WaitState]) -> Callable[[], WaitState]:
     """A function that queries several subjects for their state. A subject is not queried again once it has reached the
     wanted state."""
     pending = list(dict.fromkeys(names))
@@ -193,7 +217,7 @@ def node(*, client: Client, output: str, timeout: float, name: str, wanted: str,
         said = f"{where} lacks {', '.join(sorted(left))}" if left else f"{where} has {', '.join(found.addresses)}"
         return WaitState(not left, said, "dpuplane policies list")
 
-    _wait(client, look, what=f"node {name}", wanted=wanted, timeout=timeout, output=output)
+    wait_until(client, look, what=f"node {name}", wanted=wanted, timeout=timeout, output=output)
 
 
 def _let_through(found: pb.Node, pages: list[pb.Rules]) -> set[str]:
@@ -239,10 +263,10 @@ def clique(*, client: Client, output: str, timeout: float, domain: str, name: st
         enough = (ready if wanted == "ready" else len(found.members)) >= found.capacity
         return WaitState(enough, said, f"dpuplane cliques show {domain} {name}")
 
-    _wait(client, look, what=f"clique {domain}/{name}", wanted=wanted, timeout=timeout, output=output)
+    wait_until(client, look, what=f"clique {domain}/{name}", wanted=wanted, timeout=timeout, output=output)
 
 
-def _wait(
+def wait_until(
     client: Client, look: Callable[[], WaitState], *, what: str, wanted: str, timeout: float, output: str
 ) -> None:
     """Query until the subject has the wanted state, and print the state. Raises Unreachable after the timeout."""

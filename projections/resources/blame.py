@@ -8,10 +8,12 @@ from projections.resources.kinds import short_name
 
 
 class Blame(NamedTuple):
-    """A fault in one sentence. `key` is the object whose change would remove it."""
+    """A fault in one sentence. `key` is the object whose change would remove it. `is_unknown` means that nothing is
+    known against the object: nothing has been reported about it."""
 
     key: str
     message: str
+    is_unknown: bool = False
 
 
 def absent(key: str) -> Blame:

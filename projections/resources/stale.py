@@ -4,6 +4,11 @@ An older revision of a service or chain stays until the wanted one is ready, so 
 `revisionHistoryLimit` revisions exist at a time. A deployment that is deleted loses its chain first, then interfaces,
 services and DPUSets, each after the ones before are gone: with their DPUs away, finalizers of the former would wait
 forever.
+
+Only Kubernetes states children: what an older revision contains is then in the state. Without Kubernetes the fold has
+the last spec of each deployment and no children, so there is nothing to remove here. An older revision is derived from
+the log: the objects as of the record before the last change of the deployment, its templates and configurations (the
+`changed_offset` of their rows; queries with `as_of`) give its children as they were, names included.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from eventstore.folding.state_table import StateTable
+from projections.resources.change_journal import ChangeJournal
 from projections.resources.references import references
 
 MAX_OBJECTS = 200_000
@@ -70,11 +71,12 @@ class ResourcesState:
     """The objects of one partition. `objects` is keyed `source/kind/namespace/name`.
 
     Derived are the names of each kind (`by_kind`, keyed `source/kind`), and the objects that refer to each object
-    (`referrers`), both in sorted or insertion order, never as a set.
+    (`referrers`), both in sorted or insertion order, never as a set. `journal` has the keys that changed last.
     """
 
     def __init__(self) -> None:
         self.objects: StateTable[Resource] = StateTable("objects", Resource)
+        self.journal = ChangeJournal()
         self._clear()
 
     def _clear(self) -> None:
@@ -87,12 +89,14 @@ class ResourcesState:
         return (self.objects,)
 
     def rederive(self) -> None:
+        self.journal.restart()
         self._clear()
         for key in sorted(self.objects.rows):
             self._index(key, self.objects.rows[key])
 
     def apply(self, rows: Rows) -> None:
         """Put and remove these rows."""
+        self.journal.record(rows)
         for key, row in rows.items():
             self._remove_from_index(key)
             if row is None:

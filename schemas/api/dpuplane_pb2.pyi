@@ -89,16 +89,18 @@ class PartitionResult(_message.Message):
     def __init__(self, partition: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., reason: _Optional[str] = ..., position: _Optional[str] = ..., reason_code: _Optional[str] = ..., reason_fields: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class DryRun(_message.Message):
-    __slots__ = ("budget", "addresses", "effects", "resources")
+    __slots__ = ("budget", "addresses", "effects", "resources", "steps")
     BUDGET_FIELD_NUMBER: _ClassVar[int]
     ADDRESSES_FIELD_NUMBER: _ClassVar[int]
     EFFECTS_FIELD_NUMBER: _ClassVar[int]
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
     budget: str
     addresses: int
     effects: _containers.RepeatedCompositeFieldContainer[TableEffect]
     resources: _containers.RepeatedCompositeFieldContainer[ResourceChange]
-    def __init__(self, budget: _Optional[str] = ..., addresses: _Optional[int] = ..., effects: _Optional[_Iterable[_Union[TableEffect, _Mapping]]] = ..., resources: _Optional[_Iterable[_Union[ResourceChange, _Mapping]]] = ...) -> None: ...
+    steps: _containers.RepeatedCompositeFieldContainer[PlanStep]
+    def __init__(self, budget: _Optional[str] = ..., addresses: _Optional[int] = ..., effects: _Optional[_Iterable[_Union[TableEffect, _Mapping]]] = ..., resources: _Optional[_Iterable[_Union[ResourceChange, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[PlanStep, _Mapping]]] = ...) -> None: ...
 
 class ResourceChange(_message.Message):
     __slots__ = ("before", "after", "faults")
@@ -109,6 +111,28 @@ class ResourceChange(_message.Message):
     after: Resource
     faults: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, before: _Optional[_Union[Resource, _Mapping]] = ..., after: _Optional[_Union[Resource, _Mapping]] = ..., faults: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class PlanStep(_message.Message):
+    __slots__ = ("action", "name", "owner", "changes")
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    action: str
+    name: ResourceName
+    owner: ResourceName
+    changes: _containers.RepeatedCompositeFieldContainer[FieldChange]
+    def __init__(self, action: _Optional[str] = ..., name: _Optional[_Union[ResourceName, _Mapping]] = ..., owner: _Optional[_Union[ResourceName, _Mapping]] = ..., changes: _Optional[_Iterable[_Union[FieldChange, _Mapping]]] = ...) -> None: ...
+
+class FieldChange(_message.Message):
+    __slots__ = ("field", "before", "after")
+    FIELD_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    field: str
+    before: str
+    after: str
+    def __init__(self, field: _Optional[str] = ..., before: _Optional[str] = ..., after: _Optional[str] = ...) -> None: ...
 
 class TableEffect(_message.Message):
     __slots__ = ("zones", "zone_count", "rules", "addresses_allowed", "addresses_denied")
@@ -1823,14 +1847,16 @@ class UpgradeFoldVersionRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., version: _Optional[int] = ..., command_id: _Optional[str] = ...) -> None: ...
 
 class ApplyResourcesRequest(_message.Message):
-    __slots__ = ("command_id", "resources", "dry_run")
+    __slots__ = ("command_id", "resources", "plan", "dry_run")
     COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    PLAN_FIELD_NUMBER: _ClassVar[int]
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
     command_id: str
     resources: _containers.RepeatedCompositeFieldContainer[ResourceSpec]
+    plan: bool
     dry_run: bool
-    def __init__(self, command_id: _Optional[str] = ..., resources: _Optional[_Iterable[_Union[ResourceSpec, _Mapping]]] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+    def __init__(self, command_id: _Optional[str] = ..., resources: _Optional[_Iterable[_Union[ResourceSpec, _Mapping]]] = ..., plan: _Optional[bool] = ..., dry_run: _Optional[bool] = ...) -> None: ...
 
 class ResourceSpec(_message.Message):
     __slots__ = ("kind", "api_version", "namespace", "name", "labels", "annotations", "spec")
@@ -1931,7 +1957,7 @@ class ListResourcesResponse(_message.Message):
     def __init__(self, resources: _Optional[_Iterable[_Union[Resource, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., position: _Optional[str] = ...) -> None: ...
 
 class Resource(_message.Message):
-    __slots__ = ("kind", "api_version", "namespace", "name", "labels", "annotations", "spec", "source", "uid", "generation", "create_time", "update_time", "delete_time", "actor", "references", "referrers", "position")
+    __slots__ = ("kind", "api_version", "namespace", "name", "labels", "annotations", "spec", "source", "uid", "generation", "create_time", "update_time", "delete_time", "actor", "references", "referrers", "position", "derived", "owner", "conditions", "phase", "causes", "children")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -1963,6 +1989,12 @@ class Resource(_message.Message):
     REFERENCES_FIELD_NUMBER: _ClassVar[int]
     REFERRERS_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
+    DERIVED_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    CONDITIONS_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    CAUSES_FIELD_NUMBER: _ClassVar[int]
+    CHILDREN_FIELD_NUMBER: _ClassVar[int]
     kind: str
     api_version: str
     namespace: str
@@ -1980,7 +2012,65 @@ class Resource(_message.Message):
     references: _containers.RepeatedCompositeFieldContainer[ResourceReference]
     referrers: _containers.RepeatedCompositeFieldContainer[ResourceReference]
     position: str
-    def __init__(self, kind: _Optional[str] = ..., api_version: _Optional[str] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ..., spec: _Optional[str] = ..., source: _Optional[str] = ..., uid: _Optional[str] = ..., generation: _Optional[int] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., update_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., delete_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., actor: _Optional[str] = ..., references: _Optional[_Iterable[_Union[ResourceReference, _Mapping]]] = ..., referrers: _Optional[_Iterable[_Union[ResourceReference, _Mapping]]] = ..., position: _Optional[str] = ...) -> None: ...
+    derived: bool
+    owner: ResourceOwner
+    conditions: _containers.RepeatedCompositeFieldContainer[ResourceCondition]
+    phase: str
+    causes: _containers.RepeatedCompositeFieldContainer[ResourceCause]
+    children: _containers.RepeatedCompositeFieldContainer[ResourceChildren]
+    def __init__(self, kind: _Optional[str] = ..., api_version: _Optional[str] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ..., spec: _Optional[str] = ..., source: _Optional[str] = ..., uid: _Optional[str] = ..., generation: _Optional[int] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., update_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., delete_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., actor: _Optional[str] = ..., references: _Optional[_Iterable[_Union[ResourceReference, _Mapping]]] = ..., referrers: _Optional[_Iterable[_Union[ResourceReference, _Mapping]]] = ..., position: _Optional[str] = ..., derived: _Optional[bool] = ..., owner: _Optional[_Union[ResourceOwner, _Mapping]] = ..., conditions: _Optional[_Iterable[_Union[ResourceCondition, _Mapping]]] = ..., phase: _Optional[str] = ..., causes: _Optional[_Iterable[_Union[ResourceCause, _Mapping]]] = ..., children: _Optional[_Iterable[_Union[ResourceChildren, _Mapping]]] = ...) -> None: ...
+
+class ResourceOwner(_message.Message):
+    __slots__ = ("kind", "api_version", "namespace", "name", "uid")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    API_VERSION_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    api_version: str
+    namespace: str
+    name: str
+    uid: str
+    def __init__(self, kind: _Optional[str] = ..., api_version: _Optional[str] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ...) -> None: ...
+
+class ResourceCondition(_message.Message):
+    __slots__ = ("type", "status", "reason", "message")
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    type: str
+    status: str
+    reason: str
+    message: str
+    def __init__(self, type: _Optional[str] = ..., status: _Optional[str] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
+
+class ResourceCause(_message.Message):
+    __slots__ = ("depth", "name", "message", "root")
+    DEPTH_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    ROOT_FIELD_NUMBER: _ClassVar[int]
+    depth: int
+    name: ResourceName
+    message: str
+    root: bool
+    def __init__(self, depth: _Optional[int] = ..., name: _Optional[_Union[ResourceName, _Mapping]] = ..., message: _Optional[str] = ..., root: _Optional[bool] = ...) -> None: ...
+
+class ResourceChildren(_message.Message):
+    __slots__ = ("kind", "status", "reason", "count", "names")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    status: str
+    reason: str
+    count: int
+    names: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, kind: _Optional[str] = ..., status: _Optional[str] = ..., reason: _Optional[str] = ..., count: _Optional[int] = ..., names: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ResourceReference(_message.Message):
     __slots__ = ("path", "kind", "name", "missing")

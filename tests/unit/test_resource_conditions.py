@@ -88,7 +88,7 @@ def test_a_download_that_failed_is_the_cause_of_an_unready_set() -> None:
     seen = world(fleet(), BFB_image=failed)
     assert chain(key(DPU_SET, "new"), seen) == [
         "BFB dpf/image is in phase Error: the server answered 404 *",
-        "DPU dpf/a-d0 has not been provisioned yet",
+        "DPU dpf/a-d0 has not been provisioned yet (the DPU's zone reports it)",
         "  BFB dpf/image is in phase Error: the server answered 404 *",
     ]
     assert (
@@ -135,7 +135,7 @@ def test_messages_name_three_objects_and_count_the_others() -> None:
     derived = fleet(image=row())
     derived.apply({key(DPU_DEVICE, f"d{number}"): device("a") for number in range(1, 6)})
     found = one(conditions_of(key(DPU_SET, "new"), world(derived, BFB_image=READY)))
-    assert found.message.endswith("DPU dpf/a-d2 has not been provisioned yet; and 3 more")
+    assert found.message.endswith("DPU dpf/a-d2 has not been provisioned yet (the DPU's zone reports it); and 3 more")
     assert len(found.blames) == 6
 
 
@@ -148,7 +148,7 @@ def test_a_deployment_leads_down_to_the_object_that_is_to_blame() -> None:
     lines = chain(key(DPU_DEPLOYMENT, "dep"), seen)
     assert lines[:2] == [
         "DPUSet dpf/dep-all waits for BFB dpf/image and 1 more",
-        "  BFB dpf/image has not been downloaded yet *",
+        "  BFB dpf/image has not been downloaded yet (the image store reports it) *",
     ]
     roots = {each.key for each in blocked_by(key(DPU_DEPLOYMENT, "dep"), seen) if each.is_root}
     assert key(BFB, "image") in roots
@@ -229,7 +229,10 @@ def test_objects_for_dpu_clusters_wait_for_a_cluster_that_answers() -> None:
         "no DPUCluster exists that DPUServiceIPAM dpf/pool selects"
     )
     derived.apply({key(DPU_CLUSTER, "c"): row(labels={"x": "1"}), key(DPU_CLUSTER, "d"): row(labels={"x": "2"})})
-    assert one(conditions_of(pool, world(derived)), aspect).message == "DPUCluster dpf/c has not answered yet"
+    assert (
+        one(conditions_of(pool, world(derived)), aspect).message
+        == "DPUCluster dpf/c has not answered yet (the manager of the cluster reports it)"
+    )
     assert one(conditions_of(pool, world(derived, DPUCluster_c=READY)), aspect).holds
     derived.apply({pool: row({})})
     found = one(conditions_of(pool, world(derived)), aspect)

@@ -30,7 +30,14 @@ class Condition(NamedTuple):
         return self.reason == "Success"
 
     @property
-    def status(self) -> Literal["True", "False"]:
+    def is_unknown(self) -> bool:
+        """Whether it does not hold only because nothing has been reported yet."""
+        return not self.holds and bool(self.blames) and all(blame.is_unknown for blame in self.blames)
+
+    @property
+    def status(self) -> Literal["True", "False", "Unknown"]:
+        if self.is_unknown:
+            return "Unknown"
         return "True" if self.holds else "False"
 
 

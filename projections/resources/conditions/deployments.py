@@ -57,7 +57,7 @@ def _unready(key: str, kind: str, world: World, conditions_of: ConditionsOf) -> 
             continue
         ready = conditions_of(child, world)[0]
         if not ready.holds:
-            yield Blame(child, f"{short_name(child)} waits for {waits_for(child, ready)}")
+            yield Blame(child, f"{short_name(child)} waits for {waits_for(child, ready)}", ready.is_unknown)
 
 
 def waits_for(key: str, ready: Condition) -> str:

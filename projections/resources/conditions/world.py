@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from projections.resources import kinds
 from projections.resources.blame import Blame, absent, deleting
 from projections.resources.derivation import Derivation
 from projections.resources.kinds import short_name
 from projections.resources.specs import Read, read
-from projections.resources.state import Resource, ResourcesState
+from projections.resources.state import Resource, ResourcesState, object_id
 from projections.resources.wanted import Wanted
 
 
@@ -62,6 +63,21 @@ class World(NamedTuple):
         if seen is not None and seen.is_ready:
             return None
         if seen is None:
-            return Blame(key, f"{short_name(key)} {unknown}")
+            return Blame(key, f"{short_name(key)} {unknown}{_reporter(key)}", is_unknown=True)
         phase = f" is in phase {seen.phase}" if seen.phase else " is not ready"
         return Blame(key, f"{short_name(key)}{phase}" + (f": {seen.message}" if seen.message else ""))
+
+
+_OBSERVERS = {
+    kinds.BFB: "the image store",
+    kinds.BLUEFIELD_SOFTWARE: "the image store",
+    kinds.DPU_CLUSTER: "the manager of the cluster",
+    kinds.DPU: "the DPU's zone",
+    kinds.DPU_SERVICE: "Argo CD",
+}
+"""What reports the state of the real thing behind an object, by kind."""
+
+
+def _reporter(key: str) -> str:
+    """The end of a sentence about an object of which nothing has been reported: who would report it."""
+    return f" ({_OBSERVERS.get(object_id(key).kind, 'the driver of its DPU clusters')} reports it)"
