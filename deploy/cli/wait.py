@@ -50,7 +50,7 @@ class WaitGroup(click.Group):
         return [*super().list_commands(ctx), "object"]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name == "object":
+        if cmd_name == "object" or "/" in cmd_name:
             from deploy.cli.wait_objects import wait_object
 
             return wait_object

@@ -46,7 +46,7 @@ class GoalType(click.ParamType[Goal]):
 
 @click.command(
     "object",
-    epilog="Example: dpuplane wait dpuset/rack7 -n dpf --for=delete --timeout=5m",
+    epilog="Example: dpuplane wait object bfb/old-bundle -n dpf --for=delete",
 )
 @click.argument("objects", nargs=-1, metavar="KIND/NAME...", type=OBJECTS)
 @click.option(

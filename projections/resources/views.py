@@ -6,9 +6,9 @@ shows it once a controller has applied it.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
-from uuid import NAMESPACE_OID, uuid5
 
 from msgspec.structs import replace
 
@@ -72,7 +72,7 @@ def view(key: str, world: World) -> ObjectView | None:
         fields = {"labels": as_wanted.labels, "annotations": as_wanted.annotations, "spec": as_wanted.spec}
         return ObjectView(replace(stated, **fields), wanted.owner)
     owner = view(wanted.owner, world)
-    uid = str(uuid5(NAMESPACE_OID, f"{owner.row.uid if owner else wanted.owner}/{key}"))
+    uid = _uid(owner.row.uid if owner else wanted.owner, key)
     times = [row.created_ms for row in (owner.row if owner else None, _device(key, world)) if row is not None]
     created_ms = max(times, default=0)
     row = replace(as_wanted, uid=uid, generation=1, created_ms=created_ms, changed_ms=created_ms)
@@ -111,6 +111,12 @@ def children(key: str, world: World) -> list[ChildGroup]:
     return [
         ChildGroup(*group, len(names), tuple(sorted(names)[:_NAMES_SHOWN])) for group, names in sorted(groups.items())
     ]
+
+
+def _uid(owner: str, key: str) -> str:
+    """The uid of a derived object, in the form of a UUID: the same in every process, and another for another owner."""
+    text = hashlib.sha256(f"{owner}/{key}".encode()).hexdigest()
+    return f"{text[:8]}-{text[8:12]}-8{text[13:16]}-a{text[17:20]}-{text[20:32]}"
 
 
 def _wanted_by(key: str, world: World) -> Iterator[Wanted]:

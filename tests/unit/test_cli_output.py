@@ -88,8 +88,8 @@ def test_every_list_and_show_command_has_every_format() -> None:
         if path[-1] in ("list", "show", "get-contexts", "explain", "status") and path[0] != "certs":
             kind = options["output"].type
             assert isinstance(kind, click.Choice) and kind.choices == FORMATS, path
-        assert ("no_headers" in options) == (path[-1] in ("list", "get-contexts")), path
-        assert ("limit" in options) == (path[-1] == "list"), path
+        assert ("no_headers" in options) == (path[-1] in ("list", "get", "get-contexts")), path
+        assert ("limit" in options) == (path[-1] in ("list", "get")), path
 
 
 def test_a_message_becomes_plain_data_with_defaults() -> None:
