@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -116,6 +117,20 @@ async def test_a_plan_names_each_dpu_and_appends_nothing(tmp_path: Path) -> None
         many = [image(f"other{number}") for number in range(600)]
         ran = await dpuplane("diff", "-f", written(file, [*many, dpu_set("v2")]))
         assert ran.stdout.endswith(plan), "a plan of more objects than one request of an apply has"
+
+
+async def test_derived_objects_of_the_past_are_those_of_the_objects_of_then(tmp_path: Path) -> None:
+    async with plane(tmp_path / "plane") as dpuplane:
+        await applied(dpuplane, tmp_path / "fleet.yaml", *fleet(), image("v1"), image("v2"))
+        await asyncio.sleep(0.1)
+        then_ms = time.time_ns() // 1_000_000
+        await asyncio.sleep(0.1)
+        await applied(dpuplane, tmp_path / "set.yaml", dpu_set("v2"))
+        words = ("get", "dpu", "h1-d1", "-n", "dpf", "-o", "json")
+        assert (await dpuplane(*words)).json()["spec"]["bfb"] == "v2"
+        ran = await dpuplane(*words, "--as-of", str(then_ms), "--timeout", "30")
+        assert ran.status == 0, ran
+        assert ran.json()["spec"]["bfb"] == "v1"
 
 
 async def test_objects_are_awaited_in_the_words_of_kubectl_and_leave_with_their_owner(tmp_path: Path) -> None:
