@@ -121,7 +121,9 @@ def test_a_zone_has_a_version_at_first_and_after_each_change() -> None:
 
 def test_the_end_of_a_partition_at_a_time(log: WrittenRun) -> None:
     run = log.evidence()
-    assert [run.end_at(ZONES_0, at_s) for at_s in (0.5, 1.0, 4.0, 4.9, 5.0, 99.0)] == [0, 1, 2, 2, 3, 3]
+    first, second, third = (run.appended_s(ZONES_0, offset) for offset in range(3))
+    times_s = (first - 0.1, first, second - 0.1, second, third - 0.1, third, third + 99.0)
+    assert [run.end_at(ZONES_0, at_s) for at_s in times_s] == [0, 1, 1, 2, 2, 3, 3]
 
 
 def test_a_wrong_saved_state_is_found(log: WrittenRun) -> None:
