@@ -24,7 +24,7 @@ from tests.support.kubernetes.api_server import ApiServer
 from tests.support.kubernetes.clique_cluster import CLIQUE, REPLICA, CliqueCluster
 from tests.support.kubernetes.cluster import ControlPlane
 from tests.support.kubernetes.daemon_role import let_read
-from tests.support.kubernetes.faulting_proxy import faulting
+from tests.support.kubernetes.faulting_proxy import FaultingProxy, faulting
 from tests.support.kubernetes.fixtures import Cluster
 from tests.support.kubernetes.requests import install
 from tests.support.memory_log import START_MS
@@ -86,8 +86,11 @@ async def test_33_an_api_server_that_restarts_in_mid_formation_changes_no_index(
         assert sorted(shown.values()) == list(range(9))
 
 
-async def test_21_a_pod_that_only_the_cache_lacks_keeps_its_index(control_plane: ApiServer, cluster: Cluster) -> None:
-    """A list that looks complete lacks two pods, of which one exists. The live list of their domain first fails."""
+@asynccontextmanager
+async def behind_a_proxy(
+    control_plane: ApiServer, cluster: Cluster, *, pods: int
+) -> AsyncIterator[tuple[FaultingProxy, CliqueCluster, str]]:
+    """An edge that reaches its API server through a proxy, and a domain with so many pods."""
     async with (
         faulting(control_plane) as proxy,
         connect(str(control_plane.kubeconfig(server=proxy.url))) as api,
@@ -95,7 +98,13 @@ async def test_21_a_pod_that_only_the_cache_lacks_keeps_its_index(control_plane:
     ):
         domain = await east.create_domain()
         east.start_edge()
-        await fill(east, domain, 4)
+        await fill(east, domain, pods)
+        yield proxy, east, domain
+
+
+async def test_21_a_pod_that_only_the_cache_lacks_keeps_its_index(control_plane: ApiServer, cluster: Cluster) -> None:
+    """A list that looks complete lacks two pods, of which one exists. The live list of their domain first fails."""
+    async with behind_a_proxy(control_plane, cluster, pods=4) as (proxy, east, domain):
         proxy.stall("/pods")
         await east.delete_pod("n2")
         live = f"labelSelector={DOMAIN_LABEL}%3D{domain}"
@@ -122,14 +131,7 @@ async def test_21_a_pod_that_only_the_cache_lacks_keeps_its_index(control_plane:
 async def test_21_a_pod_that_only_the_cache_has_keeps_its_index_until_its_deletion_is_seen(
     control_plane: ApiServer, cluster: Cluster
 ) -> None:
-    async with (
-        faulting(control_plane) as proxy,
-        connect(str(control_plane.kubeconfig(server=proxy.url))) as api,
-        cliques_of(api, cluster.namespace) as east,
-    ):
-        domain = await east.create_domain()
-        east.start_edge()
-        await fill(east, domain, 3)
+    async with behind_a_proxy(control_plane, cluster, pods=3) as (proxy, east, domain):
         proxy.stall("/pods")
         await east.delete_pod("n1")
         said = envelope("s", "edge", uuid7(east.plane.now_ms(), east.rng))
