@@ -26,6 +26,7 @@ from deploy.cli.resource_objects import stated_of
 from deploy.cli.resource_options import namespace_option
 from deploy.cli.results import exit_status, merged_result, results_of
 from deploy.serialization import message_to_dict
+from eventstore.bounded_batches import bounded_batches
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.enums import outcome_name
 
@@ -182,17 +183,7 @@ def _applied(client: Client, planned: Sequence[_Planned], output: str) -> Iterat
 
 def _requests(objects: Sequence[Manifest]) -> Iterator[list[Manifest]]:
     """The objects of each request."""
-    part: list[Manifest] = []
-    size = 0
-    for each in objects:
-        own = _size(each)
-        if part and (len(part) == _REQUEST_OBJECTS or size + own > _REQUEST_BYTES):
-            yield part
-            part, size = [], 0
-        part.append(each)
-        size += own
-    if part:
-        yield part
+    return bounded_batches(objects, _size, items_max=_REQUEST_OBJECTS, bytes_max=_REQUEST_BYTES)
 
 
 def _size(manifest: Manifest) -> int:

@@ -26,6 +26,7 @@ from aiokafka.errors import KafkaError
 from rocksdict import AccessType
 
 from eventstore.avro.codec import encode
+from eventstore.bounded_batches import bounded_batches
 from eventstore.embedded.rocks import LogRow, Rocks, RocksError, open_rocks
 from eventstore.errors import FatalError, LogUnavailable, PermanentError
 from eventstore.ids import internal_envelope, uuid7
@@ -223,14 +224,8 @@ async def _into_topic(producer: AIOKafkaProducer, topic: str, partition: Partiti
 
 
 def _batches(records: Iterable[Record]) -> Iterator[Sequence[Record]]:
-    batch: list[Record] = []
-    size = 0
-    for record in records:
-        cost = len(record.key) + len(record.value) + size_of(record.headers) + RECORD_BYTES * (1 + len(record.headers))
-        if batch and (len(batch) == _BATCH_RECORDS or size + cost > _BATCH_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(record)
-        size += cost
-    if batch:
-        yield batch
+    return bounded_batches(records, _size_of, items_max=_BATCH_RECORDS, bytes_max=_BATCH_BYTES)
+
+
+def _size_of(record: Record) -> int:
+    return len(record.key) + len(record.value) + size_of(record.headers) + RECORD_BYTES * (1 + len(record.headers))
