@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from projections.field_checks import MAX_AHEAD_MS, check_labels, check_uid, check_zone, quoted
-from projections.resources.nesting import NESTING_MAX, is_nested_deeply
+from projections.resources.json_limits import fault_of_limits
 from projections.resources.state import ObjectId
 from schemas.events import MAX_COMMAND_BYTES, MAX_ITEMS, ResourcesApplied, ResourcesDeleted
 
@@ -162,8 +162,8 @@ def _fault_of_annotations(number: int, annotations: dict[str, str]) -> str | Non
 def _fault_of_spec(number: int, spec: str) -> str | None:
     if len(spec) > MAX_SPEC_BYTES:
         return f"specs[{number}]: {len(spec)} characters are more than the {MAX_SPEC_BYTES} allowed"
-    if is_nested_deeply(spec):
-        return f"specs[{number}]: objects and lists are nested more than {NESTING_MAX} levels deep"
+    if fault := fault_of_limits(spec):
+        return f"specs[{number}]: {fault}"
     try:
         _object.decode(spec)
     except (msgspec.DecodeError, UnicodeEncodeError):

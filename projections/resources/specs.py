@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from projections.resources.nesting import NESTING_MAX, is_nested_deeply
+from projections.resources.json_limits import fault_of_limits
 from projections.resources.state import Resource
 
 JSON = dict[str, Any]
@@ -86,8 +86,8 @@ _decoders: dict[type[Spec], msgspec.json.Decoder[Any]] = {}
 
 def read(kind: type[Read], row: Resource) -> Read | str:
     """The spec of an object, or the fault why it cannot be read."""
-    if is_nested_deeply(row.spec):
-        return f"spec: objects and lists are nested more than {NESTING_MAX} levels deep"
+    if fault := fault_of_limits(row.spec):
+        return f"spec: {fault}"
     decoder = _decoders.get(kind)
     if decoder is None:
         decoder = _decoders[kind] = msgspec.json.Decoder(kind)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from projections.resources.json_limits import NESTING_MAX
 from projections.resources.kinds import (
     DPU_DEPLOYMENT,
     DPU_DEVICE,
@@ -14,7 +15,6 @@ from projections.resources.kinds import (
     DPU_SERVICE_CONFIGURATION,
     DPU_SET,
 )
-from projections.resources.nesting import NESTING_MAX
 from projections.resources.specs import DPUDeviceSpec, read
 from projections.resources.state import Resource
 from tests.support.deployments import deployment, parts
@@ -42,6 +42,7 @@ def nested(depth: int) -> Any:
         ("\ud800", "spec: "),
         (json.dumps({"values": {"a": nested(NESTING_MAX)}}), "nested more than 100 levels deep"),
         ("[" * 100_000, "nested more than 100 levels deep"),
+        (f'{{"values": {{"a": {"1" * 65}}}}}', "a number has more than 64 digits"),
     ],
 )
 def test_a_spec_that_cannot_be_read_is_a_fault(text: str, fault: str) -> None:

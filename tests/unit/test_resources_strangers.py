@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
-from time import process_time
 
 import pytest
 
 from commands.requests.resources import check_object
 from eventstore.folding.fold import Outcome
 from projections.pages import page
-from projections.resources import fold
-from projections.resources.nesting import NESTING_MAX, is_nested_deeply
+from projections.resources import fold, state
+from projections.resources.json_limits import _TOKEN, DIGITS_MAX, NESTING_MAX, fault_of_limits
 from projections.resources.references import SERVICES
+from projections.resources.state import targets
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.resources import BFB, DPU_SET, EAST, NAMESPACE, DeliveredResources, bfb
 
+COMPARED_MAX = 20
+"""Comparisons for each reference. A search through the references would need hundreds."""
 TEMPLATE, DEPLOYMENT = f"DPUServiceTemplate.{SERVICES}", f"DPUDeployment.{SERVICES}"
 
 
@@ -41,26 +44,63 @@ def test_a_deep_spec_has_one_outcome_however_deep_the_stack_of_the_replica_is(de
 
 def test_the_depth_of_a_text_is_measured_once_through_the_text() -> None:
     unfinished = "[" * NESTING_MAX + '"' + '\\"' * 90_000 + "[" * 10
-    before_s = process_time()
-    assert not is_nested_deeply(unfinished)
-    assert process_time() - before_s < 1
-    assert is_nested_deeply(r'"\\"' + "[" * (NESTING_MAX + 1))
-    assert not is_nested_deeply('["\\\n' + "[" * NESTING_MAX + '"]')
+    assert fault_of_limits(unfinished) is None
+    assert [found.end() - found.start() for found in _TOKEN.finditer(unfinished)] == [1] * NESTING_MAX + [180_011]
+    assert fault_of_limits(r'"\\"' + "[" * (NESTING_MAX + 1))
+    assert fault_of_limits('["\\\n' + "[" * NESTING_MAX + '"]') is None
 
 
-def test_the_deletion_of_what_refers_to_thousands_of_deleted_objects_takes_less_than_seconds() -> None:
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [
+        ("1" * DIGITS_MAX, "done"),
+        ("1" * (DIGITS_MAX + 1), "refused"),
+        (f"-0.{'1' * 700}", "refused"),
+        (f'"{"1" * 700}"', "done"),
+        (f'"\\"{"1" * 700}"', "done"),
+    ],
+)
+def test_a_number_is_taken_whatever_the_setting_of_a_process_for_digits(value: str, code: str) -> None:
+    before = sys.get_int_max_str_digits()
+    try:
+        for most in (640, 0):
+            sys.set_int_max_str_digits(most)
+            outcome = DeliveredResources().apply(BFB, "a", f'{{"a": {value}}}')
+            assert outcome.code == code
+            assert code == "done" or outcome.reason == "specs[0]: a number has more than 64 digits"
+    finally:
+        sys.set_int_max_str_digits(before)
+
+
+class CountedKey(str):
+    """A key that counts how often it is compared."""
+
+    __slots__ = ()
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        CountedKey.compared += 1
+        return str.__eq__(self, other)
+
+
+def test_the_removal_of_deleted_objects_compares_each_reference_a_bounded_number_of_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in (fold, state):
+        monkeypatch.setattr(module, "targets", lambda *about: tuple(map(CountedKey, targets(*about))))
     log = DeliveredResources()
-    templates, deployments = [f"t{number}" for number in range(1_000)], [f"d{number}" for number in range(100)]
+    templates, deployments = [f"t{number}" for number in range(1_000)], [f"d{number}" for number in range(20)]
     spec = json.dumps({"services": {name: {"serviceTemplate": name} for name in templates}})
     log.append(log.applied(TEMPLATE, templates, ["{}"]))
     for name in deployments:
         log.apply(DEPLOYMENT, name, spec)
     log.append(log.deleted([TEMPLATE], templates))
-    assert len(log.state.objects.rows) == 1_100
-    before_s = process_time()
+    assert len(log.state.objects.rows) == 1_020
+    CountedKey.compared = 0
     log.append(log.deleted([DEPLOYMENT], deployments))
-    assert process_time() - before_s < 3
     assert not log.state.objects.rows
+    assert CountedKey.compared < COMPARED_MAX * len(templates) * len(deployments)
 
 
 def test_a_text_of_the_largest_size_is_refused_whatever_it_is() -> None:

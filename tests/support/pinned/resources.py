@@ -8,7 +8,7 @@ from typing import Any
 from eventstore.log import Record
 from projections.field_checks import MAX_AHEAD_MS
 from projections.resources.items import MAX_ANNOTATION_BYTES, MAX_SPEC_BYTES
-from projections.resources.nesting import NESTING_MAX
+from projections.resources.json_limits import DIGITS_MAX, NESTING_MAX
 from schemas.events import MAX_COMMAND_BYTES, MAX_ITEMS
 from tests.support.resources import BFB, DPU_SET, EAST, DeliveredResources, bfb, dpu_set
 
@@ -51,6 +51,7 @@ def _malformed_columns(log: DeliveredResources) -> None:
         {"specs": ["{}"] * 3},
         {"specs": ["[]"]},
         {"specs": ["{"]},
+        {"specs": [f'{{"a":{"1" * (DIGITS_MAX + 1)}}}']},
         {"specs": ['{"a":' * (NESTING_MAX + 1) + "1" + "}" * (NESTING_MAX + 1)]},
         {"specs": ["{" + " " * MAX_SPEC_BYTES + "}"]},
         {"names": ["a", "b"], "specs": ["{" + " " * (MAX_COMMAND_BYTES // 2) + "}"]},
