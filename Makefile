@@ -12,6 +12,8 @@ LOCK = uv pip compile --quiet --universal --python-version 3.11 --generate-hashe
 IMAGE_PYTHON ?= 3.11
 # Wheels for these versions of glibc run on the image's Debian 12.
 IMAGE_GLIBC := _2_34 _2_31 _2_28 _2_27 _2_26 _2_24 2014
+# Processes that tests run in; 0 is one process, with a debugger and the output as it comes.
+WORKERS ?= 2
 RUNNABLE := .venv/.runnable
 INSTALLED := .venv/.installed
 
@@ -38,8 +40,8 @@ $(INSTALLED): $(RUNNABLE) $(LOCKS)/dev.txt
 demo: $(RUNNABLE)  ## The whole plane in one process, with a fleet that joins it; ARGS="--nodes 10000 ..."
 	@$(BIN)/dpuplane demo $(ARGS)
 
-test: $(INSTALLED)  ## Every test, with real Kafka brokers and a real Kubernetes API server
-	$(BIN)/pytest $(ARGS)
+test: $(INSTALLED)  ## Every test, with real Kafka brokers and a real Kubernetes API server; WORKERS=0 for a debugger
+	$(BIN)/pytest -n $(WORKERS) $(ARGS)
 
 slow: $(INSTALLED)  ## The tests that take minutes each: pods by the hundred, stalls, random faults
 	$(BIN)/pytest -m slow $(ARGS)

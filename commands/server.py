@@ -23,6 +23,7 @@ from commands.handlers.join import JoinHandler
 from commands.handlers.join_stream import JoinStreamHandler
 from commands.handlers.leave import LeaveHandler
 from commands.handlers.resources import ResourceHandler
+from commands.handlers.secrets import SecretHandler, SecretKeeper
 from commands.handlers.service import CommandsService
 from commands.handlers.upgrade import SupportedVersions, UpgradeHandler
 from commands.queries.as_of import AsOfSource, NoAsOfSource, with_as_of
@@ -75,6 +76,7 @@ class ApiServer:
         tracing: Tracing | None = None,
         supports: SupportedVersions | None = None,
         ranks: Callable[[], Ranks] | None = None,
+        secrets: SecretKeeper | None = None,
     ) -> None:
         if unruled := authorization.unlisted_methods(_SERVICES.values()):
             raise FatalError(
@@ -106,9 +108,10 @@ class ApiServer:
             leave_handler,
             DryRunHandler(replica, now_ms),
             resource_handler=ResourceHandler(self.command_handler, replica, now_ms),
+            secret_handler=SecretHandler(replica, secrets),
             reader=reader,
             upgrade_handler=UpgradeHandler(
-                self.command_handler, replica, supports or (lambda: {replica.name: replica.supports()})
+                self.command_handler, replica, supports or (lambda: {replica.name: replica.supports()}), now_ms
             ),
             replica_name=replica.name,
         )

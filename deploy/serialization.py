@@ -1,4 +1,4 @@
-"""Serializes protobuf messages to dictionaries, for the JSON and YAML of scripts and the page.
+"""Serializes protobuf messages to dictionaries, for the JSON and YAML of scripts and the page, and values to YAML.
 
 Field names are in snake_case, and default values are included. Unlike protobuf's own JSON, 64-bit integers are numbers:
 the plane's offsets, versions and counts are exact as JSON numbers, and scripts must not compare versions as text.
@@ -8,6 +8,7 @@ Enum values are short: `done` for `OUTCOME_DONE`. Times and durations are text a
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
@@ -64,3 +65,29 @@ def _single(value: Any, field: Any) -> Any:
 
 def _is_map(field: Any) -> bool:
     return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
+
+
+def yaml_text(value: Any, *, sort_keys: bool = False, explicit_start: bool = False) -> str:
+    """A value as a YAML document. Text of several lines is a literal block, as people write it in manifests."""
+    import yaml
+
+    text: str = yaml.dump(
+        value, Dumper=_yaml_dumper(), sort_keys=sort_keys, allow_unicode=True, explicit_start=explicit_start
+    )
+    return text
+
+
+@cache
+def _yaml_dumper() -> Any:
+    """A dumper of plain values. The import of PyYAML takes longer than most commands."""
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        pass
+
+    def represented(dumper: Dumper, text: str) -> yaml.ScalarNode:
+        style = "|" if "\n" in text else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+    Dumper.add_representer(str, represented)
+    return Dumper

@@ -26,6 +26,7 @@ from eventstore.ids import internal_envelope
 from eventstore.log import FLEET_0, ZONES, Partition
 from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
+from eventstore.replicas.role_names import API
 from projections.fold_states import FoldStates
 from projections.forwarding.fleet_to_zones import next_record
 from projections.forwarding.zones_to_fleet import forward
@@ -67,7 +68,7 @@ class Forwarder:
         self._now_ms = now_ms
         self._rng = rng
         self._actor = f"forwarder/{replica.name}"
-        self.internal_events = InternalEvents(replica, ranks, "api")
+        self.internal_events = InternalEvents(replica, ranks, API)
 
     async def run(self) -> None:
         await self._replica.ready()

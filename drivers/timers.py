@@ -22,6 +22,7 @@ from eventstore.ids import internal_envelope
 from eventstore.log import ZONES, Partition
 from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
+from eventstore.replicas.role_names import API
 from projections.fold_states import FoldStates
 from projections.zones.dpus.decide import STEP_DEADLINE
 from projections.zones.dpus.install_interfaces import step_of
@@ -59,7 +60,7 @@ class Timers:
         self._rng = rng
         self._actor = f"timers/{replica.name}"
         self._due_s: dict[Partition, dict[Deadline, float]] = {}
-        self.internal_events = InternalEvents(replica, ranks, "api")
+        self.internal_events = InternalEvents(replica, ranks, API)
 
     async def run(self) -> None:
         await self._replica.ready()

@@ -59,12 +59,17 @@ class Reason(StrEnum):
     DPU_NOT_FOUND = "DPU_NOT_FOUND", "No DPU has this name, in the named zone or in any."
     DPU_AMBIGUOUS = "DPU_AMBIGUOUS", "Several zones have a DPU of this name."
     DPU_IN_OTHER_ZONE = "DPU_IN_OTHER_ZONE", "A DPU of this name is registered in `zone`."
+    DPU_WANTED = "DPU_WANTED", "The object `object` wants a DPU of this name, and decides about it."
+    DPU_REGISTERED = "DPU_REGISTERED", "An operator registered a DPU of this name, and decides about it."
     DPU_PAUSED = "DPU_PAUSED", "The DPU is paused."
     NODE_OUT_OF_SERVICE = "NODE_OUT_OF_SERVICE", "The DPU cannot get another node while its own is out of service."
     PHASE_MISMATCH = "PHASE_MISMATCH", "The request or step does not apply in the present phase, `phase`."
     ATTEMPT_MISMATCH = "ATTEMPT_MISMATCH", "The step event is not about the running or next attempt."
     ATTEMPT_TOO_EARLY = "ATTEMPT_TOO_EARLY", "The time of the next attempt, or the deadline, is not reached."
     IMAGE_MISSING = "IMAGE_MISSING", "The DPU has no image yet, so the request must name one."
+
+    DPU_UP_TO_DATE = "DPU_UP_TO_DATE", "The DPU is released to the image that is wanted for it already."
+    CLUSTER_UNAVAILABLE = "CLUSTER_UNAVAILABLE", "The DPU cluster is not ready, or has all the DPUs that it takes."
 
     CLIQUE_NOT_FOUND = "CLIQUE_NOT_FOUND", "The domain or clique has no claim, and no capacity was set."
     CLAIM_NOT_FOUND = "CLAIM_NOT_FOUND", "The node has neither an index nor a queue place in the clique."
@@ -79,6 +84,8 @@ class Reason(StrEnum):
     SESSION_DIFFERS = "SESSION_DIFFERS", "Another session than the named one is open."
 
     POLICY_NOT_FOUND = "POLICY_NOT_FOUND", "No policy has this name."
+    POLICY_STAGED = "POLICY_STAGED", "A change of the policy `policy` is staged, and must end first."
+    POLICY_NOT_STAGED = "POLICY_NOT_STAGED", "The policy `policy` has no staged change."
     HOLD_NOT_FOUND = "HOLD_NOT_FOUND", "The hold is not open."
     HOLD_REJECTED = "HOLD_REJECTED", "The hold was rejected by `rejected_by`."
     HOLD_SUPERSEDED = "HOLD_SUPERSEDED", "A later command stated the same policy, labels or budget."

@@ -83,7 +83,12 @@ def _escaped(text: str) -> str:
         return ascii(text)
     mark = '"' if "'" in text and '"' not in text else "'"
     escaped = text.replace("\\", "\\\\").replace(mark, f"\\{mark}")
-    return f"{mark}{_UNPRINTABLE.sub(lambda found: ascii(found[0])[1:-1], escaped)}{mark}"
+    return f"{mark}{printable(escaped)}{mark}"
+
+
+def printable(text: str) -> str:
+    """A text in which what is not printable is escaped."""
+    return _UNPRINTABLE.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def is_printable(text: str) -> bool:

@@ -39,10 +39,14 @@ class Page(NamedTuple):
         them."""
         sizes = accumulate(size_of(number, key) for number, key in self.keys)
         count = max(1, sum(size <= most for size in sizes))
+        return Page(self.keys[:count], self.token_after(count))
+
+    def token_after(self, count: int) -> str:
+        """The token of a page that begins after the first `count` keys."""
         if count >= len(self.keys):
-            return self
+            return self.next_token
         number, key = self.keys[count - 1]
-        return Page(self.keys[:count], f"{number}:{key}")
+        return f"{number}:{key}"
 
 
 def page(

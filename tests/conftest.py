@@ -14,7 +14,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["DPUPLANE_CLIENT_CONFIG"] = os.devnull
 
 pytest_plugins = [
+    "tests.support.fresh_seeds",
     "tests.support.slow_lane",
+    "tests.support.two_workers",
     "tests.support.virtual_loop",
     "tests.support.kafka",
     "tests.support.secure_kafka",

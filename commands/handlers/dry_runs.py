@@ -41,10 +41,13 @@ class DryRunHandler:
         self._now_ms = now_ms
 
     async def set_policy(self, request: pb.SetPolicyRequest, call: Call) -> pb.CommandResult:
-        return await self._in_fleet(fleet.set_policy(request, self._envelope_factory(call)))
+        """Dry-run a change of a policy. In the end its stages have the effect of the change at once."""
+        at_once = pb.SetPolicyRequest(policy=request.policy)
+        return await self._in_fleet(fleet.set_policy(at_once, self._envelope_factory(call)))
 
     async def delete_policy(self, request: pb.DeletePolicyRequest, call: Call) -> pb.CommandResult:
-        return await self._in_fleet(fleet.delete_policy(request, self._envelope_factory(call)))
+        at_once = pb.DeletePolicyRequest(name=request.name)
+        return await self._in_fleet(fleet.delete_policy(at_once, self._envelope_factory(call)))
 
     async def leave(self, request: pb.LeaveNodesRequest, call: Call) -> pb.CommandResult:
         """Dry-run a leave in its zone and, for the rule tables, in fleet."""

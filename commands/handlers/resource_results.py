@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,8 @@ from commands.results import set_reason
 from commands.rpc.errors import PreconditionFailed
 from eventstore.errors import PermanentError
 from eventstore.reasons import Fault, Reason
-from projections.resources.plan import Step
+from projections.resources.annotations import of_manifest
+from projections.resources.plan import PlanStep
 from projections.resources.state import ObjectId, Resource, ResourcesState, object_id
 from schemas.api import dpuplane_pb2 as pb
 
@@ -75,6 +77,7 @@ def change_of(checked: CheckedObject, offset: int, now_ms: int, actor: str) -> p
     if checked.faults:
         return change
     generation = 1 if known is None else known.generation + (known.spec != checked.spec)
+    stated = checked.annotations if checked.revision else of_manifest(checked.annotations, known).annotations
     row = Resource(
         uid="" if known is None else known.uid,
         generation=generation,
@@ -82,7 +85,7 @@ def change_of(checked: CheckedObject, offset: int, now_ms: int, actor: str) -> p
         changed_ms=now_ms,
         changed_offset=offset,
         labels=checked.labels,
-        annotations=checked.annotations,
+        annotations=stated,
         spec=checked.spec,
         actor=actor,
     )
@@ -91,7 +94,7 @@ def change_of(checked: CheckedObject, offset: int, now_ms: int, actor: str) -> p
     return change
 
 
-def step_of(step: Step) -> pb.PlanStep:
+def step_of(step: PlanStep) -> pb.PlanStep:
     """A step of a plan as a message."""
     changes = [
         pb.FieldChange(field=field, before=_json(before), after=_json(after))
@@ -108,10 +111,11 @@ def waiting_notes(state: ResourcesState, deleted: Iterable[ObjectId]) -> dict[st
     for at in deleted:
         row = state.objects.rows.get(at.key)
         if row is not None and row.deleted_ms:
-            others = [object_id(key) for key in sorted(state.referrers.get(at.key, ()))]
-            named = ", ".join(f"{other.kind.partition('.')[0]} {other.name}" for other in others[:_NAMED])
-            more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
-            notes[at.key] = f"it stays until these no longer refer to it: {named}{more}"
+            others = [object_id(key) for key in heapq.nsmallest(_NAMED, state.users(at.key))]
+            named = ", ".join(f"{other.kind.partition('.')[0]} {other.name}" for other in others)
+            count = state.uses(at.key)
+            more = f" and {count - _NAMED} more" if count > _NAMED else ""
+            notes[at.key] = f"it stays until these no longer use it: {named}{more}"
     return notes
 
 

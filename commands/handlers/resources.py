@@ -9,13 +9,13 @@ command follows the same path through the ledger to the same result.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from commands import results
 from commands.handlers import resource_results
 from commands.handlers.command_handler import CommandHandler
-from commands.requests.resources import LOCAL, CheckedObject, applied, check_object, delete_resources, object_id
+from commands.requests.resources import CheckedObject, applied, check_object, delete_resources, object_id
 from commands.requests.validation import InvalidRequest, require_count
 from commands.rpc.middleware import Call
 from eventstore.folding.fold import Outcome, refused
@@ -24,11 +24,14 @@ from eventstore.log import RESOURCES, Partition
 from eventstore.replicas.replica import Answer, Replica
 from projections.field_checks import quoted
 from projections.fold_states import FoldStates
+from projections.resources import image_files
 from projections.resources.forecast import Forecast
-from projections.resources.plan import Step
-from projections.resources.state import Rows
+from projections.resources.state import LOCAL, ResourcesChange, ResourcesState, Rows
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import Envelope
+
+_STEPS_PER_SLICE = 200
+"""Number of steps that become messages at once: about two milliseconds."""
 
 
 class ResourceHandler:
@@ -93,15 +96,20 @@ class ResourceHandler:
         if not any(each.faults for each in objects):
             event = applied(objects, lambda subject: Envelope("", subject, call.principal, now_ms)).event
             decision = self._replica.dry_run(partition, event)
-            change, outcome = decision.change or {}, decision.outcome
+            change, outcome = decision.change.objects if decision.change else {}, decision.outcome
         rows = {**self._states.resources(LOCAL).objects.rows} if request.plan else {}
         offset = self._replica.position(partition)
         answer = results.to_result("", Answer(outcome, partition, offset - 1), self._replica.log_id)
         changes = [resource_results.change_of(each, offset, now_ms, call.principal) for each in objects]
         answer.dry_run.CopyFrom(pb.DryRun(resources=changes))
         if request.plan:
-            steps = await _forecast(Forecast(rows, change))
-            answer.dry_run.steps.extend(map(resource_results.step_of, steps))
+            decided = self._states.resources(LOCAL)
+            known = ResourcesChange(
+                rollouts=dict(decided.rollouts.rows),
+                allocations=dict(decided.allocations.rows),
+                observed={key: row for key in _images(decided) if (row := decided.observed.rows.get(key))},
+            )
+            await _add_steps(answer.dry_run, Forecast(rows, change, known))
         return answer
 
     def _partition(self) -> Partition:
@@ -118,11 +126,21 @@ class ResourceHandler:
         return found
 
 
-async def _forecast(forecast: Forecast) -> list[Step]:
-    """The steps, computed in slices between which other calls run."""
+def _images(state: ResourcesState) -> Iterator[str]:
+    """The keys of the images of this plane."""
+    for kind in image_files.KINDS:
+        yield from state.of_kind(LOCAL, kind)
+
+
+async def _add_steps(dry_run: pb.DryRun, forecast: Forecast) -> None:
+    """Add the steps, computed in slices between which other calls run."""
     while True:
         if forecast.advance():
-            return forecast.steps()
+            break
+        await asyncio.sleep(0)
+    steps = forecast.steps()
+    for start in range(0, len(steps), _STEPS_PER_SLICE):
+        dry_run.steps.extend(map(resource_results.step_of, steps[start : start + _STEPS_PER_SLICE]))
         await asyncio.sleep(0)
 
 

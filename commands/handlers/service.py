@@ -12,10 +12,14 @@ from commands.handlers.join import JoinHandler
 from commands.handlers.join_stream import JoinStreamHandler
 from commands.handlers.leave import LeaveHandler
 from commands.handlers.resources import ResourceHandler
+from commands.handlers.secrets import SecretHandler
 from commands.handlers.upgrade import UpgradeHandler
 from commands.queries.fold_reader import FoldReader
 from commands.requests import cliques, dpus, fleet, nodes
+from commands.requests.rollouts import request_rollout
 from commands.rpc.middleware import Call, UndecodableRequest
+from eventstore.log import FLEET_0
+from projections.fleet.fold import FleetFold2
 from schemas.api import dpuplane_pb2 as pb
 
 R = TypeVar("R")
@@ -33,6 +37,7 @@ class CommandsService:
         dry_runs: DryRunHandler,
         *,
         resource_handler: ResourceHandler,
+        secret_handler: SecretHandler,
         reader: FoldReader,
         upgrade_handler: UpgradeHandler,
         replica_name: str,
@@ -44,6 +49,7 @@ class CommandsService:
         self._leave_handler = leave_handler
         self._dry_run_handler = dry_runs
         self._resource_handler = resource_handler
+        self._secret_handler = secret_handler
         self._upgrade_handler = upgrade_handler
         self._replica_name = replica_name
 
@@ -91,12 +97,20 @@ class CommandsService:
     async def set_policy(self, request: pb.SetPolicyRequest, call: Call) -> pb.CommandResult:
         if request.dry_run:
             return await self._dry_run_handler.set_policy(request, call)
+        if request.HasField("staging"):
+            await self._upgrade_handler.ensure(FLEET_0, FleetFold2.version, call)
         return await self._edit(fleet.set_policy, request, call)
 
     async def delete_policy(self, request: pb.DeletePolicyRequest, call: Call) -> pb.CommandResult:
         if request.dry_run:
             return await self._dry_run_handler.delete_policy(request, call)
+        if request.HasField("staging"):
+            await self._upgrade_handler.ensure(FLEET_0, FleetFold2.version, call)
         return await self._edit(fleet.delete_policy, request, call)
+
+    async def request_stages(self, request: pb.RequestStagesRequest, call: Call) -> pb.CommandResult:
+        await self._upgrade_handler.ensure(FLEET_0, FleetFold2.version, call)
+        return await self._handler.handle(fleet.request_stages, request, call)
 
     async def approve_hold(self, request: pb.ApproveHoldRequest, call: Call) -> pb.CommandResult:
         return await self._edit(fleet.approve_hold, request, call)
@@ -121,6 +135,12 @@ class CommandsService:
 
     async def delete_resources(self, request: pb.DeleteResourcesRequest, call: Call) -> pb.CommandResult:
         return await self._resource_handler.delete(request, call)
+
+    async def request_rollout(self, request: pb.RequestRolloutRequest, call: Call) -> pb.CommandResult:
+        return await self._handler.handle(request_rollout, request, call)
+
+    async def keep_secrets(self, request: pb.KeepSecretsRequest, call: Call) -> pb.KeepSecretsResponse:
+        return await self._secret_handler.keep(request)
 
     async def _edit(self, build_event: EventBuilder[R], request: R, call: Call) -> pb.CommandResult:
         """Handle a command that may be held. If the command is repeated under its id, the result is the present status

@@ -17,7 +17,8 @@ from commands.handlers.command_handler import CommandHandler
 from commands.requests.validation import InvalidRequest
 from commands.rpc.errors import PreconditionFailed
 from commands.rpc.middleware import Call
-from eventstore.ids import envelope
+from eventstore.errors import TransientError
+from eventstore.ids import envelope, internal_envelope
 from eventstore.log import Partition
 from eventstore.replicas.replica import Answer, Replica
 from projections.field_checks import quoted
@@ -31,10 +32,17 @@ SupportedVersions = Callable[[], Mapping[str, Mapping[str, Sequence[int]]] | Non
 class UpgradeHandler:
     """Serves UpgradeFoldVersion."""
 
-    def __init__(self, command_handler: CommandHandler, replica: Replica, supports: SupportedVersions) -> None:
+    def __init__(
+        self,
+        command_handler: CommandHandler,
+        replica: Replica,
+        supports: SupportedVersions,
+        now_ms: Callable[[], int],
+    ) -> None:
         self._handler = command_handler
         self._replica = replica
         self._supports = supports
+        self._now_ms = now_ms
 
     async def upgrade_fold_version(self, request: pb.UpgradeFoldVersionRequest, call: Call) -> pb.CommandResult:
         loop = asyncio.get_running_loop()
@@ -56,6 +64,22 @@ class UpgradeHandler:
             told.append(answer)
         self._handler.bindings.settle(command_id)
         return results.merged_result(command_id, told, self._handler.log_id)
+
+    async def ensure(self, partition: Partition, version: int, call: Call) -> None:
+        """Upgrade a partition that lacks the rules which a command needs. Raises PreconditionFailed if a live replica
+        lacks them, TransientError if the log does not answer in time."""
+
+        def has_rules() -> bool:
+            return self._replica.folded(partition).version >= version
+
+        if has_rules():
+            return
+        self._check(partition, version, appended=0)
+        said = internal_envelope("fold", call.principal, self._now_ms())
+        event = FoldVersionUpgraded(said, version)
+        await self._replica.append_event(partition, b"fold", event, timeout_s=call.timeout_s)
+        if not await self._replica.fold_waits.wait_for(has_rules, partition, timeout_s=call.timeout_s):
+            raise TransientError(f"{partition} has not folded its upgrade to version {version}; try again")
 
     def _partitions(self, request: pb.UpgradeFoldVersionRequest) -> tuple[Partition, ...]:
         topics = sorted(self._replica.supports())

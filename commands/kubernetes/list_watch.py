@@ -80,6 +80,29 @@ class Handler(Protocol[T_contra]):
         ...
 
 
+class HandlerPair(Generic[T_contra]):
+    """Two handlers of one collection."""
+
+    def __init__(self, first: Handler[T_contra], second: Handler[T_contra]) -> None:
+        self._handlers = (first, second)
+
+    def list_began(self) -> None:
+        for each in self._handlers:
+            each.list_began()
+
+    def present(self, item: T_contra) -> None:
+        for each in self._handlers:
+            each.present(item)
+
+    def deleted(self, item: T_contra) -> None:
+        for each in self._handlers:
+            each.deleted(item)
+
+    def list_completed(self, *, went_back: bool) -> None:
+        for each in self._handlers:
+            each.list_completed(went_back=went_back)
+
+
 class ListVersions(Protocol):
     """Remembers the resource version of the last complete list, also over a restart of the process. The methods return
     at once and never raise."""
@@ -145,8 +168,12 @@ class ListWatch(Generic[T]):
         """The latest change: the version, the object's metadata, and whether the object was deleted."""
         self._versions: dict[str, int] = {}
         """The version of each present object, by uid."""
+        self._before: dict[str, int] = {}
+        """The version of each object before the list that runs, also before its attempts that failed, by uid."""
         self._deleted: dict[str, int] = {}
         """The versions at which objects were deleted, by uid, the oldest first."""
+        self._watching: asyncio.Timeout | None = None
+        """Ends the present watch, if there is one."""
 
     async def run(self) -> None:
         """List and watch until cancelled."""
@@ -159,8 +186,14 @@ class ListWatch(Generic[T]):
                 continue
             await self._watch_from(version)
 
+    def list_again(self) -> None:
+        """End the present watch, so that the collection is listed at once."""
+        if self._watching is not None:
+            self._watching.reschedule(asyncio.get_running_loop().time())
+
     async def _list(self) -> str:
         self._handler.list_began()
+        self._before.update(self._versions)
         self._versions, self._deleted, self._last = {}, {}, None
         if self._list_versions is not None:  # before the request: a list that begins later has at least this version
             self._newest = max(self._newest, self._list_versions.last_version())
@@ -168,6 +201,8 @@ class ListWatch(Generic[T]):
         while True:
             page = await self._page_of(query)
             for item in page.items:
+                # the server's own version may have caught up since a restore, but that of an object does not go back
+                self._went_back |= _number(item.metadata.resource_version) < self._before.get(item.metadata.uid, 0)
                 self._is_news(item.metadata)
                 self._handler.present(item)
             if not page.metadata.continue_:
@@ -176,7 +211,7 @@ class ListWatch(Generic[T]):
         self.counts.lists += 1
         version = page.metadata.resource_version
         went_back = self._went_back or (version.isdecimal() and int(version) < self._newest)
-        self._went_back = False
+        self._went_back, self._before = False, {}
         if went_back:
             about = {"source": self._source, "path": self._path, "version": version, "before": self._newest}
             logger.warning("resource versions went back: the API server was restored from a backup", extra=about)
@@ -205,7 +240,10 @@ class ListWatch(Generic[T]):
                 if not is_first and await self._has_gone_back():
                     return
                 is_first = False
-                version = await self._watch(version)
+                async with asyncio.timeout(None) as self._watching:
+                    version = await self._watch(version)
+            except TimeoutError:  # list_again
+                return
             except ApiError as error:
                 if error.reason == "Stalled":
                     self.counts.stalls += 1
@@ -216,6 +254,8 @@ class ListWatch(Generic[T]):
                 version = str(max(_number(version), self._newest)) if version.isdecimal() else version
                 if _is_expired(error):
                     return
+            finally:
+                self._watching = None
             if self.is_current and now_s() >= relist_s:
                 return
 

@@ -116,6 +116,8 @@ class NodeEdge:
         self._version = 0
         """The resource version of the last complete list."""
         self._work = asyncio.Event()
+        self.list_again: Callable[[], None] = _nothing
+        """Have the source listed again. The list-watch, which needs this edge as its handler, is set afterwards."""
 
     @property
     def count(self) -> int:
@@ -362,7 +364,8 @@ class NodeEdge:
         return envelope(subject, self._actor, uuid7(self._now_ms(), self._rng))
 
     async def _repeat_unsure(self) -> None:
-        """Compare nodes again once no record of theirs can land any more."""
+        """Compare nodes again once no record of theirs can land any more. Records that were on their way when this edge
+        began may then have joined a node that this edge has never known: only a new list is evidence against it."""
         all_s = _now_s() + LATE_S
         while True:
             await asyncio.sleep(LATE_CHECK_S)
@@ -370,6 +373,8 @@ class NodeEdge:
             if all_s <= now_s:
                 self._unsure_s |= dict.fromkeys((*self._present, *self._ended), now_s)
                 all_s = inf
+                if await self._has_unknown():
+                    self.list_again()
             due = {name for name, due_s in self._unsure_s.items() if due_s <= now_s}
             for name in due:
                 del self._unsure_s[name]
@@ -380,6 +385,15 @@ class NodeEdge:
                 self._work.set()
             for name in [name for name, (ended_s, _) in self._ended.items() if ended_s <= now_s - 2 * LATE_S]:
                 del self._ended[name]
+
+    async def _has_unknown(self) -> bool:
+        """Whether the folds have a node of this source that the edge does not watch."""
+        prefix = f"{self._rules.source}/"
+        for zones in self._states.all_zones():
+            async for name in _sliced(list(zones.nodes.rows)):
+                if name.startswith(prefix) and name not in self._present:
+                    return True
+        return False
 
     async def _repeat_refused(self) -> None:
         while True:
@@ -393,6 +407,10 @@ def _accepted(names: Sequence[str], outcome: Outcome) -> int:
     """Number of nodes whose join or leave changed the state, or will change it once its hold is approved."""
     codes = dict.fromkeys(names, outcome.code) | {item.name: item.code for item in outcome.items}
     return sum(code not in ("refused", "unchanged") for code in codes.values())
+
+
+def _nothing() -> None:
+    """The default of `list_again`, for an edge without a list-watch."""
 
 
 def _now_s() -> float:

@@ -20,7 +20,7 @@ from projections.fleet.state import FleetState
 from projections.fold_states import FoldStates
 from projections.installs.rows import InstallsState
 from projections.resources.conditions.world import World
-from projections.resources.live_derivation import LiveDerivation
+from projections.resources.live_derivation import live_derivation
 from projections.resources.state import ResourcesState
 from projections.zones.state import ZonesState
 from schemas.api import dpuplane_pb2 as pb
@@ -42,7 +42,6 @@ class FoldReader:
         self._folds = folds
         self._states = FoldStates(folds)
         self._position_waiter = waiting
-        self._derivations: dict[int, LiveDerivation] = {}
 
     async def wait_for_position(self, min_position: str, topics: Collection[str], call: Call) -> None:
         """Wait until these topics are at least as new as the caller asks."""
@@ -101,18 +100,19 @@ class FoldReader:
     def resources(self, number: int) -> ResourcesState:
         return self._states.resources_at(Partition(RESOURCES, number))
 
-    async def derive_resources(self, numbers: Iterable[int]) -> dict[int, World]:
-        """The objects of these partitions and what follows from them, up to date with the folds. Nothing is observed
-        of the real things behind them yet. Read them before the next await.
+    async def derive_resources(self, numbers: Collection[int]) -> dict[int, World]:
+        """The objects of these partitions and what follows from them, up to date with the folds. Read them before
+        the next await.
 
-        The cost is that of the changes since the last call. It is taken in slices, between which other calls run.
+        The cost is that of the changes since the last read in this process. It is taken in slices, between which other
+        calls run.
         """
-        live = {number: self._derivations.setdefault(number, LiveDerivation()) for number in numbers}
         while True:
-            if all(each.advance(self.resources(number)) for number, each in live.items()):
+            states = {number: self.resources(number) for number in numbers}
+            if all(live_derivation(state).advance(state) for state in states.values()):
                 break
             await asyncio.sleep(0)
-        return {number: World(self.resources(number), each.derivation, {}) for number, each in live.items()}
+        return {number: World.of(state, live_derivation(state).derivation) for number, state in states.items()}
 
     def partition_number(self, key: str) -> int:
         """The partition of a zone or domain. Raises NotFound.

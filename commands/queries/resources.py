@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import heapq
 from collections.abc import Iterable
 
 import msgspec
 
 from commands.queries.fold_reader import FoldReader
-from commands.requests.resources import LOCAL, known_kind
+from commands.requests.resources import known_kind
 from commands.requests.validation import require
 from commands.rpc.error_details import NotFound
 from commands.rpc.middleware import Call
@@ -20,12 +22,15 @@ from projections.resources import views
 from projections.resources.conditions.causes import Cause, blocked_by, conditions_of
 from projections.resources.conditions.world import World
 from projections.resources.references import references
-from projections.resources.state import ObjectId, Resource, ResourcesState, object_id
+from projections.resources.state import LOCAL, ObjectId, Resource, ResourcesState, object_id
+from projections.resources.status_fields import status_fields
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.times import to_timestamp
 
 _BYTES_PER_PAGE = 1_000_000
 _REFERRERS_MAX = 100
+_OBJECTS_PER_SLICE = 10
+"""Number of objects of a page whose conditions are computed at once: those of a DPUSet take a few milliseconds."""
 
 
 class ResourceQueries:
@@ -59,31 +64,34 @@ class ResourceQueries:
         reader = self._reader
         numbers = [reader.partition_number(request.source)] if request.source else list(reader.partition_numbers)
         worlds = await reader.derive_resources(numbers)
+        position = reader.token(RESOURCES, numbers=numbers)
 
         def keys(number: int) -> Iterable[str]:
             found = views.keys(worlds[number].state, worlds[number].derivation, request.source, request.kind)
-            return (key for key in found if request.namespace in ("", object_id(key).namespace))
+            return (key for key in found if is_in(key)) if request.namespace else found
+
+        def is_in(key: str) -> bool:
+            return key.split("/", 3)[2] == request.namespace
 
         def is_selected(number: int, key: str) -> bool:
             return matches(selector, views.labels(key, worlds[number]))
 
-        def view_of(number: int, key: str) -> views.ObjectView:
-            found = views.view(key, worlds[number])
-            assert found is not None, "a listed object is stated or wanted"
-            return found
-
-        def size_of(number: int, key: str) -> int:
-            row = view_of(number, key).row
-            return len(row.spec) + sum(map(len, row.annotations.values()))
-
-        found = page(numbers, keys, request.page_size, request.page_token, is_selected if selector else None).within(
-            _BYTES_PER_PAGE, size_of
-        )
-        return pb.ListResourcesResponse(
-            resources=[shown(object_id(key), view_of(number, key), worlds[number]) for number, key in found.keys],
-            next_page_token=found.next_token,
-            position=reader.token(RESOURCES, numbers=numbers),
-        )
+        found = page(numbers, keys, request.page_size, request.page_token, is_selected if selector else None)
+        answer = pb.ListResourcesResponse(next_page_token=found.next_token, position=position)
+        size = 0
+        for listed, (number, key) in enumerate(found.keys, 1):
+            view = views.view(key, worlds[number])
+            if view is None:
+                continue  # it has gone since the page began
+            size += len(view.row.spec) + sum(map(len, view.row.annotations.values()))
+            if size > _BYTES_PER_PAGE and answer.resources:
+                answer.next_page_token = found.token_after(listed - 1)
+                break
+            answer.resources.append(shown(object_id(key), view, worlds[number]))
+            if listed % _OBJECTS_PER_SLICE == 0:
+                await asyncio.sleep(0)
+                worlds = await reader.derive_resources(numbers)
+        return answer
 
 
 def shown(at: ObjectId, found: views.ObjectView, world: World) -> pb.Resource:
@@ -94,6 +102,13 @@ def shown(at: ObjectId, found: views.ObjectView, world: World) -> pb.Resource:
     message.phase = views.phase(at.key, found.row, conditions, world)
     for each in conditions:
         message.conditions.add(type=each.type, status=each.status, reason=each.reason, message=each.message)
+    fields = status_fields(at.key, world)
+    message.status = msgspec.json.encode(fields).decode() if fields else ""
+    seen = world.state.observed.rows.get(at.key)
+    if seen is not None:
+        time = to_timestamp(seen.changed_ms)
+        observation = pb.ResourceObservation(fields=seen.observation, observer=seen.observer, time=time)
+        message.observation.CopyFrom(observation)
     owner = views.view(found.owner, world) if found.owner else None
     if owner is not None:
         of = message_of(object_id(found.owner), owner.row)
@@ -121,6 +136,7 @@ def message_of(at: ObjectId, row: Resource) -> pb.Resource:
         update_time=to_timestamp(row.changed_ms),
         delete_time=to_timestamp(row.deleted_ms),
         actor=row.actor,
+        revision=row.changed_offset,
     )
 
 
@@ -137,12 +153,13 @@ def _group(group: views.ChildGroup) -> pb.ResourceChildren:
 
 
 def _references(world: World, at: ObjectId, row: Resource) -> Iterable[pb.ResourceReference]:
-    for path, kind, name in references(at.kind, msgspec.json.decode(row.spec)):
-        is_missing = not world.exists(at._replace(kind=kind, name=name).key)
-        yield pb.ResourceReference(path=f"spec.{path}", kind=kind, name=name, missing=is_missing)
+    for each in references(at.kind, msgspec.json.decode(row.spec)):
+        target = ObjectId(at.source, each.kind, each.namespace or at.namespace, each.name)
+        is_missing = not world.exists(target.key)
+        yield pb.ResourceReference(path=f"spec.{each.path}", kind=each.kind, name=each.name, missing=is_missing)
 
 
 def _referrers(state: ResourcesState, at: ObjectId) -> Iterable[pb.ResourceReference]:
-    for key in sorted(state.referrers.get(at.key, ()))[:_REFERRERS_MAX]:
+    for key in heapq.nsmallest(_REFERRERS_MAX, state.users(at.key)):
         other = object_id(key)
         yield pb.ResourceReference(kind=other.kind, name=other.name)

@@ -15,9 +15,13 @@ from typing import Any, TypeVar
 from commands.messages import to_message, to_policy, to_port_ranges
 from commands.queries import explain
 from commands.queries.command_status import CommandStatus
+from commands.queries.configurations import ConfigurationQueries
 from commands.queries.fold_reader import FoldReader
+from commands.queries.networks import NetworkQueries
 from commands.queries.progress import ProgressQueries
 from commands.queries.resources import ResourceQueries
+from commands.queries.rollouts import RolloutQueries
+from commands.queries.staging import StagingQueries
 from commands.queries.status import DeviceSource, StatusReporter
 from commands.requests.validation import require, require_count, require_one_of
 from commands.rpc.error_details import NotFound
@@ -56,7 +60,9 @@ page of fifty of the largest cliques took most of a second.
 """
 
 
-class QueriesService(ProgressQueries, ResourceQueries):
+class QueriesService(
+    ConfigurationQueries, NetworkQueries, ProgressQueries, ResourceQueries, RolloutQueries, StagingQueries
+):
     """Methods of the service in snake case, called by `commands.rpc.middleware.RpcMiddleware`."""
 
     def __init__(
@@ -141,7 +147,7 @@ class QueriesService(ProgressQueries, ResourceQueries):
         number = self._zone(request.zone)
         state = self._reader.zones(number)
         reported = self._reader.installs(request.zone)
-        installs = zone_views.installs(request.zone, state, reported, self._reader.generation)
+        installs = zone_views.installs(request.zone, state, self._reader.fleet, reported, self._reader.generation)
         found = to_message(pb.Zone, zone_views.view(request.zone, state, self._reader.fleet))
         found.MergeFrom(to_message(pb.Zone, installs))
         frozen = zone_views.frozen(request.zone, state, self._reader.fleet, reported, self._reader.generation)

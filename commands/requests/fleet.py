@@ -14,22 +14,30 @@ from eventstore.log import FLEET
 from projections import field_checks
 from projections.attempt_limits import FAILURE_KINDS, LEAVE_AS_IS, fault_of_limits
 from projections.fleet.fold import MAX_LIMIT
+from projections.fleet.staging.decide import PAUSE, RESUME, UNDO, fault_of_request
+from projections.fleet.staging.statements import fault_of_staged
 from projections.fleet.views import EVERY_ZONE
 from projections.fleet.withdrawals.budgets import fault_of_budget
 from projections.rules.policies import MAX_PORT_RANGES, fault_of_policy
 from schemas.api import dpuplane_pb2 as pb
+from schemas.api.times import to_ms
 from schemas.events import (
     BudgetSet,
     HoldApproved,
     HoldRejected,
     PolicyDeleted,
     PolicySet,
+    PolicyStaged,
+    StagesRequested,
     WritesFrozen,
     WritesThawed,
     ZoneUpdated,
 )
 
 MAX_MIN_ADDRESSES = 2_000_000_000
+
+_Verb = pb.RequestStagesRequest.Verb
+_VERBS = {_Verb.VERB_PAUSE: PAUSE, _Verb.VERB_RESUME: RESUME, _Verb.VERB_UNDO: UNDO}
 
 
 def set_policy(request: pb.SetPolicyRequest, envelope: EnvelopeFactory) -> NewEvent:
@@ -38,6 +46,8 @@ def set_policy(request: pb.SetPolicyRequest, envelope: EnvelopeFactory) -> NewEv
         raise InvalidRequest(
             f"ports: {2 * count} port numbers must be at most {MAX_PORT_RANGES} pairs of first and last"
         )
+    if request.HasField("staging"):
+        return _staged_policy(request.policy, request.staging, envelope)
     event = PolicySet(
         envelope=envelope(policy.name),
         name=policy.name,
@@ -52,8 +62,41 @@ def set_policy(request: pb.SetPolicyRequest, envelope: EnvelopeFactory) -> NewEv
     return NewEvent(FLEET, policy.name, event)
 
 
+def _staged_policy(
+    policy: pb.PolicySpec, staging: pb.Staging, envelope: EnvelopeFactory, *, is_deleted: bool = False
+) -> NewEvent:
+    event = PolicyStaged(
+        envelope=envelope(policy.name),
+        name=policy.name,
+        is_deleted=is_deleted,
+        priority=policy.priority,
+        action=policy.action,
+        protocol=policy.protocol or "any",
+        ports=[port for ports in policy.ports for port in (ports.first, ports.last)],
+        sources=sorted_labels("sources", policy.sources),
+        zones=sorted_labels("zones", policy.zones),
+        stages=[*staging.stages],
+        bake_ms=to_ms(staging.bake_time),
+        failure_budget=staging.failure_budget or "0",
+    )
+    require(fault_of_staged(event))
+    return NewEvent(FLEET, policy.name, event)
+
+
+def request_stages(request: pb.RequestStagesRequest, envelope: EnvelopeFactory) -> NewEvent:
+    """Pause, resume or undo the staged change of a policy."""
+    verb = _VERBS.get(request.verb)
+    if verb is None:
+        raise InvalidRequest(f"verb: {int(request.verb)} must be one of {', '.join(_VERBS.values())}")
+    event = StagesRequested(envelope(request.policy), request.policy, verb)
+    require(fault_of_request(event))
+    return NewEvent(FLEET, request.policy, event)
+
+
 def delete_policy(request: pb.DeletePolicyRequest, envelope: EnvelopeFactory) -> NewEvent:
     require(field_checks.check_zone("name", request.name))
+    if request.HasField("staging"):
+        return _staged_policy(pb.PolicySpec(name=request.name), request.staging, envelope, is_deleted=True)
     return NewEvent(FLEET, request.name, PolicyDeleted(envelope(request.name), request.name))
 
 

@@ -12,16 +12,17 @@ import msgspec
 from commands.requests.validation import TIME_MS_MAX, EnvelopeFactory, NewEvent, require, require_count
 from eventstore.log import RESOURCES
 from projections.field_checks import quoted
-from projections.resources.items import applied_items, deleted_items
-from projections.resources.state import ObjectId, Resource
+from projections.resources.items import applied_items, deleted_items, fault_of_annotations, fault_of_spec
+from projections.resources.rollouts.requests import KINDS as ROLLED_OUT
+from projections.resources.rollouts.strategy import annotation_faults
+from projections.resources.state import LOCAL, ObjectId, Resource
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import ResourcesApplied, ResourcesDeleted
 from schemas.resources.dpf import DPF_KINDS, REFUSED_GROUPS
 from schemas.resources.kinds import Kind
 from schemas.resources.validation import validate
 
-LOCAL = "local"
-"""The source of objects of a plane without Kubernetes."""
+_ANY = -1
 
 T = TypeVar("T")
 
@@ -37,6 +38,8 @@ class CheckedObject(NamedTuple):
     annotations: dict[str, str]
     spec: str
     known: Resource | None
+    revision: int = 0
+    """The revision that the object was made from, 0 for any."""
     faults: tuple[str, ...] = ()
     is_refused_by_known: bool = False
 
@@ -59,7 +62,7 @@ def object_id(given: pb.ResourceSpec | pb.ResourceName) -> ObjectId:
 def check_object(given: pb.ResourceSpec, known: Resource | None) -> CheckedObject:
     """The object of a request, compared with the present one."""
     labels, annotations = dict(sorted(given.labels.items())), dict(sorted(given.annotations.items()))
-    checked = CheckedObject(object_id(given), labels, annotations, given.spec or "{}", known)
+    checked = CheckedObject(object_id(given), labels, annotations, given.spec or "{}", known, given.revision)
     kind = known_kind(given.kind)
     if kind is None:
         return checked._replace(faults=(_fault_of_kind(given.kind),))
@@ -68,7 +71,9 @@ def check_object(given: pb.ResourceSpec, known: Resource | None) -> CheckedObjec
     except (msgspec.DecodeError, RecursionError):
         return checked._replace(faults=("spec: must be a JSON object",))
     manifest = _manifest(kind, checked, spec)
-    older = None if known is None else _manifest(kind, checked, _object.decode(known.spec))
+    fixed = None if known is None else _fault_of_known(given.name, known)
+    # An object that cannot be changed at all is not compared: faults of single fields would hide the reason.
+    older = None if known is None or fixed else _manifest(kind, checked, _object.decode(known.spec))
     own = _own_faults(given, kind)
     try:
         found = validate(kind, manifest, older)
@@ -76,15 +81,14 @@ def check_object(given: pb.ResourceSpec, known: Resource | None) -> CheckedObjec
         alone = {*own, *map(str, validate(kind, manifest).faults)} if faults and older is not None else {*faults}
     except RecursionError:
         return checked._replace(faults=("spec: must not be nested that deep",))
-    if known is not None and known.is_external:
-        faults = (*faults, f"metadata.name: {given.name} belongs to a Kubernetes cluster, which alone may change it")
-    elif known is not None and known.deleted_ms:
-        waits = "is being deleted, and waits for the objects that refer to it; apply it again afterwards"
-        faults = (*faults, f"metadata.name: {given.name} {waits}")
+    faults = (*faults, fixed) if fixed else faults
+    if given.revision and (known is None or known.changed_offset != given.revision):
+        faults = (*faults, f"metadata.resourceVersion: {given.name} has changed after {given.revision}; read it again")
     if faults:
         return checked._replace(faults=faults, is_refused_by_known=not alone.intersection(faults))
     completed = msgspec.json.encode(found.manifest.get("spec", {}), order="sorted").decode()
-    return checked._replace(spec=completed)
+    limits = (fault_of_spec("spec", completed), fault_of_annotations("metadata.annotations", annotations))
+    return checked._replace(spec=completed, faults=tuple(filter(None, limits)))
 
 
 def applied(objects: Sequence[CheckedObject], envelope: EnvelopeFactory) -> NewEvent:
@@ -106,6 +110,7 @@ def applied(objects: Sequence[CheckedObject], envelope: EnvelopeFactory) -> NewE
         _column([each.annotations for each in objects], {}),
         [each.spec for each in objects],
         [each.expected_generation for each in objects],
+        _column([each.revision or _ANY for each in objects], _ANY),
     )
     items = applied_items(event, TIME_MS_MAX)
     require(items if isinstance(items, str) else None)
@@ -128,6 +133,16 @@ def delete_resources(request: pb.DeleteResourcesRequest, envelope: EnvelopeFacto
     return NewEvent(RESOURCES, LOCAL, event)
 
 
+def _fault_of_known(name: str, known: Resource) -> str | None:
+    """Why a present object cannot be changed at all; None if it can."""
+    if known.is_external:
+        return f"metadata.name: {name} belongs to a Kubernetes cluster, which alone may change it"
+    if known.deleted_ms:
+        waits = "is being deleted, and waits for the objects that use it; apply it again afterwards"
+        return f"metadata.name: {name} {waits}"
+    return None
+
+
 def _fault_of_kind(text: str) -> str:
     _, _, group = text.partition(".")
     if group in REFUSED_GROUPS:
@@ -147,6 +162,8 @@ def _own_faults(given: pb.ResourceSpec, kind: Kind) -> tuple[str, ...]:
         faults.append("metadata.namespace: must be set")
     if not kind.is_namespaced and given.namespace:
         faults.append(f"metadata.namespace: must not be set, because objects of {kind.name} have no namespace")
+    if given.kind in ROLLED_OUT:
+        faults += annotation_faults(given.annotations)
     return tuple(faults)
 
 

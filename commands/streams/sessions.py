@@ -28,6 +28,7 @@ from eventstore.position import partition_token
 from eventstore.reasons import Fault, Reason
 from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
+from eventstore.replicas.role_names import API
 from projections.cliques.files import slot_addresses
 from projections.cliques.state import CliqueMember, CliquesState
 from schemas.api import dpuplane_pb2 as pb
@@ -176,7 +177,7 @@ class SessionKeeper:
     async def _expire(self, session: OpenSession) -> None:
         """Append SessionExpired if the session is still open and its agent still silent. Each replica first waits
         according to its rank, so that usually only the first one appends."""
-        rank = self._ranks().rank(session.key, "api")
+        rank = self._ranks().rank(session.key, API)
         if rank:
             await asyncio.sleep(rank * TURN_S)
         if not self._is_overdue(session) or not self._is_open(session):

@@ -50,6 +50,8 @@ SUBCOMMANDS = {
     "get": Subcommand("deploy.cli.get", "get", "List objects of a kind, or print some of them."),
     "describe": Subcommand("deploy.cli.get", "describe", "Show objects in detail."),
     "delete": Subcommand("deploy.cli.delete", "delete", "Delete objects by name, or those of manifests."),
+    "annotate": Subcommand("deploy.cli.annotate", "annotate", "Set and remove annotations of an object."),
+    "rollout": Subcommand("deploy.cli.rollout", "rollout", "Watch, pause, resume and undo rollouts of DPUSets."),
     "dpus": Subcommand("deploy.cli.dpus", "dpus", "Register DPUs and drive their lifecycle."),
     "policies": Subcommand("deploy.cli.policies", "policies", "List, apply and delete rule policies."),
     "holds": Subcommand("deploy.cli.holds", "holds", "Approve or reject changes over their budget."),

@@ -1,18 +1,22 @@
-"""`dpuplane agent`: the agent of one DPU, in a process of its own, connected to relays by WebSocket."""
+"""`dpuplane agent`: the agents of DPUs, in a process of their own, connected to relays by WebSocket."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from deploy.cli.bridge_options import bridge_options, bridges_of, flow_layout
 from deploy.cli.param_types import Folder, addresses
 from deploy.cli.tls import certificates_of, tls_options
-from deploy.composition.device_backends import DEVICE_BACKENDS
+from deploy.composition.device_backends import DEVICE_BACKENDS, NETWORK_BACKENDS, DeviceContext
+from drivers.agents.network_store import FileNetworkStore, MemoryNetworkStore, NetworkStore
 from drivers.agents.store import FileTableStore, MemoryTableStore, TableStore
 from eventstore.errors import FatalError
 from projections import field_checks
@@ -28,8 +32,10 @@ def _zone(_context: click.Context, _parameter: click.Parameter, given: str) -> s
     return _named(field_checks.check_zone("zone", given), given)
 
 
-def _dpu(_context: click.Context, _parameter: click.Parameter, given: str) -> str:
-    return _named(field_checks.check_name("dpu", given), given)
+def _dpus(_context: click.Context, _parameter: click.Parameter, given: Sequence[str]) -> Sequence[str]:
+    if len(set(given)) < len(given):
+        raise click.BadParameter("each DPU must be named once")
+    return [_named(field_checks.check_name("dpu", name), name) for name in given]
 
 
 def _named(fault: str | None, given: str) -> str:
@@ -50,12 +56,20 @@ def _named(fault: str | None, given: str) -> str:
     help="Relays; if one fails, the next is used.",
 )
 @click.option("--zone", required=True, callback=_zone, metavar="ZONE", help="The DPU's zone.")
-@click.option("--dpu", required=True, callback=_dpu, metavar="NAME", help="The DPU's name.")
+@click.option(
+    "--dpu",
+    "dpus",
+    required=True,
+    multiple=True,
+    callback=_dpus,
+    metavar="NAME",
+    help="The DPU's name; may be repeated.",
+)
 @click.option(
     "--state",
     type=Folder(),
     metavar="DIR",
-    help="Keep the last good table in this folder over restarts.  [in memory only]",
+    help="Keep the last good table and network document in this folder over restarts.  [in memory only]",
 )
 @click.option(
     "--backend",
@@ -65,45 +79,75 @@ def _named(fault: str | None, given: str) -> str:
     metavar="NAME",
     help=f"The DPU's data plane: {', '.join(DEVICE_BACKENDS)}.",
 )
+@bridge_options
 @click.option("--seed", type=int, help="Seed of every random choice.  [a new one]")
 @tls_options
 def agent(
-    *, relays: list[str], zone: str, dpu: str, state: Path | None, backend: str, seed: int | None, **tls: Path | None
+    *,
+    relays: list[str],
+    zone: str,
+    dpus: list[str],
+    state: Path | None,
+    backend: str,
+    bridges: list[str],
+    openvswitch_run: Path,
+    table: int,
+    hook_priority: int,
+    chain_table: int,
+    allowed: str,
+    seed: int | None,
+    **tls: Path | None,
 ) -> None:
-    """Run the agent of one registered DPU, until SIGTERM or SIGINT.
+    """Run the agent of a registered DPU, or of several DPUs of a zone, until SIGTERM or SIGINT.
 
-    The agent connects to a relay, checks every frame, keeps the last good table, and reports its version. The
-    simulated backend is a table in this process, which forwards and drops no packets. Prints one line that begins
-    with `ready`.
+    The agent connects to a relay, checks every frame and network document, keeps the last good ones, and reports their
+    versions. The simulated backend is a table in this process, which forwards and drops no packets. The openvswitch
+    backend keeps the rules and the network in a bridge of Open vSwitch, in tables of their own. Prints one line that
+    begins with `ready`.
     """
-    from deploy.process.run import run_until_signal
+    from deploy.process.life import run_until_signal
     from deploy.telemetry.logs import configure_logs
 
+    layout = flow_layout(table=table, hook_priority=hook_priority, chain_table=chain_table, allowed=allowed)
+    found = bridges_of(backend, dpus, bridges, openvswitch_run, layout)
     configure_logs()
-    serving = _serve(relays, zone, dpu, state, backend, rng=random.Random(seed), certificates=certificates_of(**tls))
+    rng = random.Random(seed)
+    contexts = {
+        dpu: DeviceContext(random.Random(rng.random()), bridge) for dpu, bridge in zip(dpus, found, strict=True)
+    }
+    serving = _serve(relays, zone, contexts, state, backend, certificates=certificates_of(**tls))
     sys.exit(run_until_signal(serving))
 
 
 async def _serve(
     relays: list[str],
     zone: str,
-    dpu: str,
+    contexts: Mapping[str, DeviceContext],
     state: Path | None,
     backend: str,
     *,
-    rng: random.Random,
     certificates: Certificates | None,
 ) -> None:
-    from deploy.tls.security import dialing
+    from deploy.tls.dialing import dialing
     from drivers.agents.agent import Agent, AgentIdentity
+    from drivers.agents.network import AgentNetwork
 
-    identity = AgentIdentity(zone, dpu, boot_id=f"{rng.getrandbits(64):016x}")
-    async with dialing(certificates) as dialer:
-        device = DEVICE_BACKENDS[backend](rng)
-        serving = Agent(identity, relays, dial=dialer.dial, device=device, store=_store(state, dpu, zone), rng=rng)
-        sys.stdout.write(f"ready dpu={dpu} zone={zone} relays={','.join(relays)}\n")
+    async with dialing(certificates) as dialer, asyncio.TaskGroup() as tasks:
+        for dpu, context in contexts.items():
+            identity = AgentIdentity(zone, dpu, boot_id=f"{context.rng.getrandbits(64):016x}")
+            device, store = DEVICE_BACKENDS[backend](context), _store(state, dpu, zone)
+            network = None
+            if (networks := NETWORK_BACKENDS.get(backend)) is not None:
+                network_device = networks(context)
+                network = AgentNetwork(network_device, _network_store(state, dpu, zone))
+                tasks.create_task(network_device.run())
+            serving = Agent(
+                identity, relays, dial=dialer.dial, device=device, store=store, rng=context.rng, network=network
+            )
+            tasks.create_task(device.run())
+            tasks.create_task(serving.run())
+        sys.stdout.write(f"ready dpu={','.join(contexts)} zone={zone} relays={','.join(relays)}\n")
         sys.stdout.flush()
-        await serving.run()
 
 
 def _store(state: Path | None, dpu: str, zone: str) -> TableStore:
@@ -123,3 +167,10 @@ def _store(state: Path | None, dpu: str, zone: str) -> TableStore:
             "state directory %r is not writable, a restart of the agent loses its table: %s", str(state), error.strerror
         )
     return store
+
+
+def _network_store(state: Path | None, dpu: str, zone: str) -> NetworkStore:
+    """The store of the agent's network document, beside that of its table."""
+    if state is None:
+        return MemoryNetworkStore()
+    return FileNetworkStore(state / f"{dpu.replace('/', '@')}.network", dpu, zone)

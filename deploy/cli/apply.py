@@ -17,6 +17,7 @@ import click
 from deploy.cli import output as out
 from deploy.cli.client import Client
 from deploy.cli.errors import REFUSED, Refused
+from deploy.cli.kept_secrets import keep, take_named
 from deploy.cli.manifest_files import files_option, read_files
 from deploy.cli.manifests import Manifest, Manifests
 from deploy.cli.options import command_options, query_options_in
@@ -25,8 +26,9 @@ from deploy.cli.resource_kinds import full_kind, object_name
 from deploy.cli.resource_objects import stated_of
 from deploy.cli.resource_options import namespace_option
 from deploy.cli.results import exit_status, merged_result, results_of
-from deploy.serialization import message_to_dict
+from deploy.serialization import message_to_dict, yaml_text
 from eventstore.bounded_batches import bounded_batches
+from projections.field_checks import printable
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.enums import outcome_name
 
@@ -81,14 +83,16 @@ def apply(
     """Create the objects of manifests, or change them to what the manifests state. Their order does not matter.
 
     Every object is checked first, with the defaults and rules of its kind, and against the present object. If one has a
-    fault, nothing is applied. Objects of kinds that the plane does not have are passed over and named.
+    fault, nothing is applied. Objects of kinds that the plane does not have are passed over and named. Of the Secrets,
+    those that objects name are kept by the server in files of its own; they are never in the log.
     """
     found = read_files(files, namespace, recursive=recursive)
+    secrets = take_named(client, found)
     planned, steps = _plan(client, found, with_steps=dry_run)
     _print_notes(found)
     if found.faults and not keep_going:
         raise Refused(f"{_counted(found.faults)}, so nothing was applied; --keep-going applies the other objects")
-    if not planned and not found.faults:
+    if not planned and not found.faults and not secrets:
         raise Refused("the files have no object of a kind that the plane has")
     if dry_run:
         whole = pb.CommandResult(outcome=pb.OUTCOME_DONE)
@@ -98,7 +102,11 @@ def apply(
         whole.dry_run.steps.extend(steps)
         if output == "table":
             _print_steps(steps)
+            _print_secrets([each.name for each in secrets], "kept (dry run)")
     else:
+        kept = [*keep(client, secrets)]  # first: what follows from the objects may need them at once
+        if output == "table":
+            _print_secrets(kept, "kept")
         whole = merged_result(list(_applied(client, planned, output))) if planned else pb.CommandResult()
     if output != "table":
         out.print_value(message_to_dict(whole), output)
@@ -116,6 +124,7 @@ def diff(*, client: Client, output: str, files: Sequence[str], recursive: bool, 
     """
     assert output == "diff"
     found = read_files(files, namespace, recursive=recursive)
+    take_named(client, found)
     planned, steps = _plan(client, found, with_steps=True)
     lines = [line for each in planned for line in _difference(each)]
     for line in lines:
@@ -205,9 +214,14 @@ def _message(manifest: Manifest) -> pb.ResourceSpec:
 def _print_notes(found: Manifests) -> None:
     """Print what was passed over, and the faults."""
     for passed_over in found.passed_over:
-        click.echo(f"passed over: {passed_over}", err=True)
+        click.echo(f"passed over: {printable(passed_over)}", err=True)
     for fault in found.faults:
-        click.echo(fault, err=True)
+        click.echo(printable(fault), err=True)
+
+
+def _print_secrets(names: Sequence[str], action: str) -> None:
+    for name in names:
+        click.echo(f"secret/{name} {action}")
 
 
 def _print_line(output: str, planned: _Planned, action: str, reason: str = "") -> None:
@@ -242,10 +256,7 @@ def _difference(planned: _Planned) -> Iterator[str]:
 
 
 def _yaml(document: dict[str, Any]) -> list[str]:
-    import yaml
-
-    text: str = yaml.safe_dump(document, allow_unicode=True)
-    return text.splitlines()
+    return yaml_text(document, sort_keys=True).splitlines()
 
 
 def _in_color(line: str) -> str:

@@ -130,6 +130,10 @@ class Client:
             click.echo(f"interrupted; the command may still take effect: {retry_advice(command_id)}", err=True)
             raise
 
+    def send(self, method: str, request: Message) -> Any:
+        """Call a method of Commands that appends nothing to the log, and so has no command id."""
+        return self._call_first_available(lambda channel: getattr(_COMMANDS(channel), method), request)
+
     def pipelined(self, method: str, requests: Iterable[Message]) -> Iterator[Any]:
         """Like `command` for many concurrent requests; results in the order of the requests."""
         waiting: deque[tuple[Message, Any]] = deque()

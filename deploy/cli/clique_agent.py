@@ -101,7 +101,7 @@ def clique_agent(
     """
     from deploy.clique_agent.agent import MemberIdentity
     from deploy.clock import now_ms
-    from deploy.process.run import run_until_signal
+    from deploy.process.life import run_until_signal
     from deploy.telemetry.logs import configure_logs
 
     created_ms = round(created.replace(tzinfo=UTC).timestamp() * 1_000) if created else now_ms()

@@ -9,14 +9,16 @@ import click
 from deploy.cli import output as out
 from deploy.cli.client import Client
 from deploy.cli.errors import REFUSED, Refused
+from deploy.cli.kept_secrets import remove
 from deploy.cli.manifest_files import files_option, read_files
-from deploy.cli.manifests import DEFAULT_NAMESPACE
+from deploy.cli.manifests import DEFAULT_NAMESPACE, Manifests
 from deploy.cli.options import command_options
 from deploy.cli.resource_arguments import OBJECTS
 from deploy.cli.resource_kinds import Named, full_kind, named_objects, object_name
 from deploy.cli.resource_options import namespace_option
 from deploy.cli.results import exit_status, merged_result, results_of
 from deploy.serialization import message_to_dict
+from projections.field_checks import printable
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.enums import outcome_name
 
@@ -48,7 +50,11 @@ def delete(
     """
     if bool(objects) == bool(files):
         raise click.UsageError("either KIND NAME... or -f must be given")
-    named = _of_files(files, namespace, recursive=recursive) if files else _of_words(objects, namespace)
+    found = _read(files, namespace, recursive=recursive) if files else None
+    if found is None:
+        named = _of_words(objects, namespace)
+    else:
+        named = [(Named(each.kind, each.name), each.namespace) for each in found.objects]
     parts = [named[start : start + _REQUEST_OBJECTS] for start in range(0, len(named), _REQUEST_OBJECTS)]
     if len(parts) > 1:
         client.use_one_command_id()
@@ -65,7 +71,9 @@ def delete(
             if output == "table" and not (is_missing and ignore_not_found):
                 _print_line(each, item, is_missing=is_missing)
         answers.append((names, answer))
-    whole = merged_result(answers)
+    whole = merged_result(answers) if answers else pb.CommandResult()
+    if found is not None and found.secrets:
+        _remove_secrets(client, found, output)
     if output != "table":
         out.print_value(message_to_dict(whole), output)
     click.get_current_context().exit(exit_status(whole) or (REFUSED if missing else 0))
@@ -78,18 +86,30 @@ def _of_words(objects: Sequence[str], namespace: str) -> list[tuple[Named, str]]
     return [(each, namespace or DEFAULT_NAMESPACE if each.kind.is_namespaced else "") for each in dict.fromkeys(named)]
 
 
-def _of_files(files: Sequence[str], namespace: str, *, recursive: bool) -> list[tuple[Named, str]]:
+def _remove_secrets(client: Client, found: Manifests, output: str) -> None:
+    """Remove the Secrets that the server keeps; the others are passed over."""
+    removed = {*remove(client, found.secrets)}
+    for each in found.secrets:
+        if each.key not in removed:
+            click.echo(f"passed over: {printable(each.note)}", err=True)
+        elif output == "table":
+            click.echo(f"secret/{each.name} deleted")
+
+
+def _read(files: Sequence[str], namespace: str, *, recursive: bool) -> Manifests:
     """The objects of manifests, which need not be valid otherwise. Raises Refused."""
     found = read_files(files, namespace, recursive=recursive, is_checked=False)
+    secrets = {each.note for each in found.secrets}
     for passed_over in found.passed_over:
-        click.echo(f"passed over: {passed_over}", err=True)
+        if passed_over not in secrets:
+            click.echo(f"passed over: {printable(passed_over)}", err=True)
     for fault in found.faults:
-        click.echo(fault, err=True)
+        click.echo(printable(fault), err=True)
     if found.faults:
         raise Refused("the files have faults, so nothing was deleted")
-    if not found.objects:
+    if not found.objects and not found.secrets:
         raise Refused("the files have no object of a kind that the plane has")
-    return [(Named(each.kind, each.name), each.namespace) for each in found.objects]
+    return found
 
 
 def _print_line(named: Named, item: pb.ItemResult, *, is_missing: bool) -> None:

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import NoReturn
 
 import click
 from click.core import ParameterSource
@@ -16,8 +17,18 @@ from commands.inventory.plan import ImportOptions
 from deploy.cli.errors import Refused, Unreachable
 from deploy.cli.inventory_options import inventory_options, read_inventory
 from deploy.cli.param_types import Folder, addresses_if_given
+from drivers.simulators.bmc_network import SIZES_FORM, NetworkSizes, parse_sizes
 from eventstore.errors import PermanentError, PlaneError
 from projections.field_checks import PATH_QUOTED, quoted
+
+
+def _platform_sizes(ctx: click.Context, param: click.Parameter, value: str | None) -> NetworkSizes | None:
+    if value is None:
+        return None
+    try:
+        return parse_sizes("--platform", value)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
 
 
 @click.command(epilog="Example: dpuplane demo --nodes 1000 --zones 10 --dpus-per-zone 20")
@@ -47,6 +58,14 @@ from projections.field_checks import PATH_QUOTED, quoted
     type=Folder(),
     help="Keep the log in this folder, also after the end.",
 )
+@click.option(
+    "--platform",
+    callback=_platform_sizes,
+    metavar=SIZES_FORM,
+    is_flag=False,
+    flag_value="4x25",
+    help="Instead: DPF's manifests from discovery to Ready, an update in waves, roll back, deletion.  [4x25]",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object.")
 def demo(
     *,
@@ -60,6 +79,7 @@ def demo(
     reading: Callable[..., ImportOptions],
     kafka: str,
     data: Path | None,
+    platform: NetworkSizes | None,
     as_json: bool,
 ) -> None:
     """Run the whole plane in one process, and let a fleet join it.
@@ -67,6 +87,9 @@ def demo(
     The nodes join in one burst and claim every clique; DPUs are provisioned phase by phase; some nodes and indices
     leave and return. Then the log is folded again, and its rule tables are compared with those of every simulated DPU.
     Exit status 1 if they differ.
+
+    With --platform the demo applies DPF's manifests instead: DPUs are found and installed, an update in waves is held
+    because one DPU fails, it is rolled back, and everything is deleted.
     """
     from deploy.demo.fleet import generate_fleet
     from deploy.demo.run import run_demo
@@ -76,6 +99,11 @@ def demo(
         raise click.UsageError("give --kafka or --data, not both")
     if data is not None and data.exists() and any(data.iterdir()):
         raise click.UsageError(f"data {quoted(str(data), PATH_QUOTED)} must be empty: the demo creates its own log")
+    if platform is not None:
+        _check_not_given(
+            "nodes", "zones", "cliques", "dpus_per_zone", "provision", "inventory", "kafka", other="--platform"
+        )
+        _run_platform(platform, data, as_json=as_json)
     if inventory is not None:
         _check_not_given("nodes", "zones", "cliques")
         fleet = read_inventory(inventory, reading(clique_size=clique_size if reading().clique_when else 0))
@@ -107,7 +135,26 @@ def demo(
     sys.exit(0 if summary.is_good else 1)
 
 
-def _check_not_given(*names: str) -> None:
+def _run_platform(sizes: NetworkSizes, data: Path | None, *, as_json: bool) -> NoReturn:
+    """Run the platform demo, print its summary, and exit."""
+    from deploy.demo.platform.run import run_platform_demo, write_manifests
+
+    with ExitStack() as stack:
+        folder = data or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dpuplane-")))
+        try:
+            summary = run_platform_demo(sizes, data=folder)
+        except PermanentError as error:
+            raise Refused(str(error)) from error
+        except PlaneError as error:
+            raise Unreachable(str(error)) from error
+        if data is not None:
+            write_manifests(data / "manifests", sizes)
+    click.echo(json.dumps(summary.as_json()) if as_json else summary.as_text())
+    sys.exit(0 if summary.is_good else 1)
+
+
+def _check_not_given(*names: str, other: str = "--inventory") -> None:
     for name in names:
         if click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"--{name} must not be given with --inventory, which determines it")
+            option = name.replace("_", "-")
+            raise click.UsageError(f"--{option} must not be given with {other}, which determines it")

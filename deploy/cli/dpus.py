@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -95,6 +96,63 @@ def show(*, client: Client, output: Output, dpu: str, zone: str) -> None:
     found: pb.Dpu = client.query("GetDpu", pb.GetDpuRequest(dpu=dpu, zone=zone))
     fields = [_field(name, value) for name, value in message_to_dict(found).items() if name not in _NOT_SHOWN]
     output.print_one(found, found.dpu, lambda: out.print_fields(fields))
+
+
+@dpus.command()
+@click.argument("dpu", type=DPU)
+@click.option("-n", "--namespace", default="", help="Namespace of the DPU's object; needed only if several have it.")
+@click.option("--user-data", is_flag=True, help="Only the cloud-init user-data.")
+@show_options
+def config(*, client: Client, output: Output, dpu: str, namespace: str, user_data: bool) -> None:
+    """Show the configuration that a DPU is installed with. Secrets are masked.
+
+    Example: dpuplane dpus config worker-1-mt25066004be
+    """
+    request = pb.GetDpuConfigurationRequest(dpu=dpu, namespace=namespace)
+    found: pb.DpuConfiguration = client.query("GetDpuConfiguration", request)
+    text = found.user_data if user_data else found.bf_cfg
+    output.print_one(found, found.dpu, lambda: click.echo(text, nl=False))
+
+
+@dpus.command()
+@click.argument("dpu", type=DPU)
+@click.option("--zone", default="", type=ZONE, help="Zone of the DPU; looked up if not given.")
+@show_options
+def network(*, client: Client, output: Output, dpu: str, zone: str) -> None:
+    """Show the network document of a DPU, and what its agent has applied of it.
+
+    Example: dpuplane dpus network worker-1-mt25066004be
+    """
+    found: pb.DpuNetwork = client.query("GetDpuNetwork", pb.GetDpuNetworkRequest(dpu=dpu, zone=zone))
+    output.print_one(found, found.dpu, lambda: _print_network(found))
+
+
+def _print_network(found: pb.DpuNetwork) -> None:
+    """The interfaces and switches of a document, each interface with what its port waits for."""
+    import msgspec
+
+    from projections.resources.network_documents.document import Document, awaited
+
+    is_applied = found.applied_version == found.wanted_version
+    waiting, document = frozenset(found.unresolved), msgspec.json.decode(found.document, type=Document)
+    applied = str(found.applied_version) if found.applied_version else "none"
+    fields: list[tuple[str, object]] = [
+        ("dpu", found.dpu),
+        ("zone", found.zone),
+        ("wanted version", found.wanted_version),
+        ("applied version", applied if is_applied else f"{applied}, the agent has not applied the wanted one yet"),
+        *([("refused", found.refusal)] if found.refusal else []),
+        ("digest", found.digest),
+        ("bridge", document.bridge),
+    ]
+    for each in document.interfaces:
+        port = each.port or json.dumps(each.settings, sort_keys=True)
+        waits = f"; has no port yet, waits for {awaited(each)}" if each.name in waiting else ""
+        fields.append((f"interface {each.name}", f"{each.type} {port}, MTU {each.mtu}{waits}"))
+    for switch in document.switches:
+        ports = ", ".join(port.interface for port in switch.ports) or "no port"
+        fields.append((f"switch {switch.number} of {switch.chain}", f"{ports}, MTU {switch.mtu}"))
+    out.print_fields(fields)
 
 
 def _field(name: str, value: Any) -> tuple[str, object]:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
-import yaml
 
 from deploy.atomic_files import atomic_write
 from deploy.cli.client import Client
@@ -29,6 +28,7 @@ from deploy.operations.export.events import tail as tailed
 from deploy.operations.export.parquet import ParquetFile
 from deploy.operations.export.rows import rows
 from deploy.operations.past.folded_decisions import decision_batches, decision_lines
+from deploy.serialization import yaml_text
 from eventstore.as_of import format_time
 from eventstore.log import Batch, EventLog
 
@@ -273,7 +273,7 @@ def _spelled(line: dict[str, object], output: str, *, is_first: bool, is_endless
     """The text of an event: a line of JSON, a YAML document, or an item of one list."""
     if output == "yaml":
         value = line if is_endless else [line]
-        return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, explicit_start=is_endless)
+        return yaml_text(value, explicit_start=is_endless)
     if output == "json":
         return ("[" if is_first else ",\n") + as_json(line)
     return f"{as_json(line)}\n"

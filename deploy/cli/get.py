@@ -16,9 +16,11 @@ from deploy.cli.resource_arguments import OBJECTS
 from deploy.cli.resource_kinds import Named, full_kind, named_objects
 from deploy.cli.resource_objects import list_of, manifest_of, table_of
 from deploy.cli.resource_options import namespaces_option
-from deploy.cli.resource_status import cause_lines, child_lines, condition_lines, owner_text
+from deploy.cli.resource_status import cause_lines, child_lines, condition_lines, observation_lines, owner_text
+from deploy.serialization import yaml_text
 from projections.field_checks import is_printable, quoted
 from schemas.api import dpuplane_pb2 as pb
+from schemas.resources.dpf import KINDS
 from schemas.resources.kinds import Kind
 
 _TEXT_SHOWN = 1_000
@@ -27,6 +29,8 @@ _TEXT_SHOWN = 1_000
 @click.command(
     epilog="""\b
 Examples: dpuplane get dpusets -A
+          dpuplane get dpusets,dpus -n dpf
+          dpuplane get all -A
           dpuplane get bfb bf-bundle -n dpf -o yaml"""
 )
 @click.argument("objects", nargs=-1, metavar="KIND [NAME]...", type=OBJECTS)
@@ -37,7 +41,8 @@ def get(
     *, client: Client, output: Output, limit: int | None, objects: Sequence[str], namespace: str, selector: str
 ) -> None:
     """List the objects of a kind, or print some of them. A kind has the names that kubectl takes: DPUSet, dpuset,
-    dpusets, dpusets.provisioning.dpu.nvidia.com. KIND/NAME names an object too.
+    dpusets, dpusets.provisioning.dpu.nvidia.com. KIND,KIND are several kinds, and `all` are all of them. KIND/NAME
+    names an object too.
     """
     named = named_objects(objects)
     if any(each.name for each in named):
@@ -45,11 +50,9 @@ def get(
             raise click.UsageError("--selector: must not be given with a NAME")
         found = _by_name(client, named, namespace)
     else:
-        found = _listed(client, named[0].kind, namespace, selector, limit)
+        found = [each for one in named for each in _listed(client, one.kind, namespace, selector, limit)]
     if not found and output.format in ("table", "wide"):
-        click.echo(
-            f"no {named[0].kind.plural} in {f'namespace {namespace}' if namespace else 'any namespace'}", err=True
-        )
+        _print_none(named, namespace)
         return
     _print(found, named, output, is_one=len(named) == 1 and bool(named[0].name), with_namespace=not namespace)
 
@@ -62,20 +65,29 @@ def describe(*, client: Client, output: Output, objects: Sequence[str], namespac
     """Show objects in detail: what they state, their conditions, what they wait for down to the objects that are to
     blame, what they want, what they refer to and what refers to them.
     """
-    named = named_objects(objects)
+    named = kinds = named_objects(objects)
     if not any(each.name for each in named):
-        listed = _listed(client, named[0].kind, namespace, "", None)
-        named = [Named(named[0].kind, each.name) for each in listed]
-        found = [_one(client, each, listed[number].namespace) for number, each in enumerate(named)]
+        listed = [(kind, each) for kind, _ in kinds for each in _listed(client, kind, namespace, "", None)]
+        named = [Named(kind, each.name) for kind, each in listed]
+        found = [_one(client, each, listed[number][1].namespace) for number, each in enumerate(named)]
     else:
         found = _by_name(client, named, namespace)
     if output.format not in ("table", "wide"):
         _print(found, named, output, is_one=len(found) == 1, with_namespace=not namespace)
         return
+    if not found:
+        _print_none(kinds, namespace)
     for number, each in enumerate(found):
         if number:
             click.echo()
         _describe(each)
+
+
+def _print_none(named: Sequence[Named], namespace: str) -> None:
+    where = f"namespace {namespace}" if namespace else "any namespace"
+    kinds = [each.kind.plural for each in named]
+    what = "objects" if len(kinds) == len(KINDS) else " or ".join(kinds)
+    click.echo(f"no {what} in {where}", err=True)
 
 
 def _by_name(client: Client, named: Sequence[Named], namespace: str) -> list[pb.Resource]:
@@ -110,11 +122,13 @@ def _print(
         out.print_value(manifest_of(found[0]) if is_one else list_of(found), output.format)
         return
     now_ms = time.time_ns() // 1_000_000
-    kinds = list(dict.fromkeys(each.kind for each in named))
+    asked, present = dict.fromkeys(each.kind for each in named), {each.kind for each in found}
+    kinds = [kind for kind in asked if full_kind(kind) in present or len(asked) == 1]
     for number, kind in enumerate(kinds):
         if number and output.format != "name":
             click.echo()
-        table = table_of(kind, now_ms, with_namespace=with_namespace and kind.is_namespaced)
+        is_placed = with_namespace and kind.is_namespaced
+        table = table_of(kind, now_ms, with_namespace=is_placed, with_kind=len(kinds) > 1)
         output.print_list({}, [each for each in found if each.kind == full_kind(kind)], table)
 
 
@@ -141,6 +155,7 @@ def _describe(found: pb.Resource) -> None:
     ]
     out.print_fields(fields)
     _print_part("Spec", _yaml_lines(manifest_of(found)["spec"]))
+    _print_part("Observed", observation_lines(found))
     _print_part("Conditions", condition_lines(found.conditions))
     _print_part("Waits for (* is to blame)", cause_lines(found.causes))
     _print_part("Children", child_lines(found.children))
@@ -153,7 +168,7 @@ def _author(found: pb.Resource) -> str:
 
 
 def _waits(found: pb.Resource) -> str:
-    return "waits for the objects that refer to it" if found.referrers else "waits"
+    return "waits for the objects that use it" if found.referrers else "waits"
 
 
 def _reference(reference: pb.ResourceReference) -> str:
@@ -179,7 +194,4 @@ def _print_part(name: str, lines: Iterator[str]) -> None:
 
 
 def _yaml_lines(value: dict[str, Any]) -> Iterator[str]:
-    import yaml
-
-    text: str = yaml.safe_dump(value, allow_unicode=True) if value else ""
-    yield from text.splitlines()
+    yield from (yaml_text(value, sort_keys=True) if value else "").splitlines()

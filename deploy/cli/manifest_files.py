@@ -47,7 +47,7 @@ def _parts(files: Sequence[str], namespace: str, *, recursive: bool, is_checked:
             for file in _files_of(given, recursive=recursive):
                 yield _part(file, namespace, is_checked=is_checked)
         except OSError as error:
-            yield Manifests([], [f"{given}: {error.strerror}"], [])
+            yield Manifests([], [f"{given}: {error.strerror}"], [], [])
 
 
 def _files_of(given: str, *, recursive: bool) -> list[str]:
@@ -65,7 +65,7 @@ def _part(file: str, namespace: str, *, is_checked: bool) -> Manifests:
         with click.open_file(file, encoding="utf-8") as stream:
             text: str = stream.read(CHARACTERS_MAX + 1)  # a device has no end
     except UnicodeDecodeError as error:
-        return Manifests([], [f"{name}: byte {error.start + 1} is not UTF-8"], [])
+        return Manifests([], [f"{name}: byte {error.start + 1} is not UTF-8"], [], [])
     except OSError as error:
-        return Manifests([], [f"{name}: {error.strerror}"], [])
+        return Manifests([], [f"{name}: {error.strerror}"], [], [])
     return read_manifests(text, name, namespace, is_checked=is_checked)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from deploy.cli.resource_kinds import full_kind
+from deploy.cli.secret_manifests import SecretManifest, secrets_of
 from deploy.settings.validation_errors import kind_of
 from deploy.settings.yaml_text import NotYaml, documents_of
 from projections.field_checks import quoted
@@ -47,11 +48,13 @@ class Manifest(NamedTuple):
 
 
 class Manifests(NamedTuple):
-    """The objects of one or more texts, the faults of others, each as one sentence, and what was passed over."""
+    """The objects of one or more texts, the faults of others, each as one sentence, and what was passed over. Secrets
+    are among what was passed over until it is known that an object names them."""
 
     objects: list[Manifest]
     faults: list[str]
     passed_over: list[str]
+    secrets: list[SecretManifest]
 
 
 class _Faulty(Exception):
@@ -65,17 +68,18 @@ class _Faulty(Exception):
 def read_manifests(text: str, file: str, namespace: str = "", *, is_checked: bool = True) -> Manifests:
     """The objects of a text. `namespace` is that of the command, empty if not given. Without `is_checked`, only what
     identifies an object is looked at."""
-    found = Manifests([], [], [])
+    found = Manifests([], [], [], [])
     try:
         documents = documents_of(text)
     except NotYaml as error:
-        return Manifests([], [f"{file}: must be YAML or JSON: {error}"], [])
+        return Manifests([], [f"{file}: must be YAML or JSON: {error}"], [], [])
     for number, document in enumerate(documents, 1):
         for place, item in _items(f"{file}: document {number}", _with_text_keys(document)):
             try:
                 passed_over = _passed_over(item)
                 if passed_over:
                     found.passed_over.append(f"{place}: {passed_over}")
+                    found.secrets.extend(secrets_of(item, place, namespace or DEFAULT_NAMESPACE, passed_over))
                 else:
                     found.objects.append(_manifest(item, place, namespace, is_checked=is_checked))
             except _Faulty as faulty:
@@ -85,11 +89,12 @@ def read_manifests(text: str, file: str, namespace: str = "", *, is_checked: boo
 
 def merged(parts: Iterable[Manifests]) -> Manifests:
     """The objects of several texts. An object that occurs twice is a fault of the second place."""
-    whole = Manifests([], [], [])
+    whole = Manifests([], [], [], [])
     places: dict[tuple[str, str, str], str] = {}
     for part in parts:
         whole.faults.extend(part.faults)
         whole.passed_over.extend(part.passed_over)
+        whole.secrets.extend(part.secrets)
         for each in part.objects:
             if each.key in places:
                 whole.faults.append(f"{each.place}: {each.title} is given twice, first in {places[each.key]}")

@@ -13,7 +13,7 @@ import click
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from deploy.serialization import JsonObject, message_to_dict
+from deploy.serialization import JsonObject, message_to_dict, yaml_text
 from eventstore.as_of import format_time
 from schemas.api.times import to_ms
 
@@ -82,9 +82,7 @@ def _as_dict(found: Message | JsonObject) -> JsonObject:
 def print_value(value: JsonObject, output: str) -> None:
     """Print the value of a command as JSON or YAML."""
     if output == "yaml":
-        import yaml
-
-        click.echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=True), nl=False)
+        click.echo(yaml_text(value), nl=False)
     else:
         click.echo(json.dumps(value, indent=2 if sys.stdout.isatty() else None, ensure_ascii=False))
 

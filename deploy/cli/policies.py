@@ -19,6 +19,7 @@ from deploy.cli.options import command_options, list_all_pages, list_options
 from deploy.cli.output import Column, Output, Table
 from deploy.cli.results import finish, merged_result
 from deploy.cli.rules import ports_text
+from deploy.cli.staging import COMMANDS, staging_of, staging_options
 from deploy.settings.validation_errors import error_sentence, kind_of
 from deploy.settings.yaml_text import CHARACTERS_MAX, NotYaml, documents_of
 from projections.field_checks import quoted
@@ -90,6 +91,10 @@ def policies() -> None:
     """
 
 
+for _command in COMMANDS:
+    policies.add_command(_command)
+
+
 @policies.command("list")
 @list_options
 def list_policies(*, client: Client, output: Output, limit: int | None) -> None:
@@ -104,24 +109,39 @@ def list_policies(*, client: Client, output: Output, limit: int | None) -> None:
 
 @policies.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
+@staging_options
 @dry_run_option
 @command_options
-def apply(*, client: Client, output: str, file: Path, dry_run: bool) -> None:
+def apply(
+    *,
+    client: Client,
+    output: str,
+    file: Path,
+    dry_run: bool,
+    stages: str | None,
+    bake_time: float,
+    failure_budget: str,
+) -> None:
     """Set the policies of a YAML or JSON file: one or more documents, each a policy or a list of policies.
 
     \b
     A policy: {name: web, action: allow, priority: 10, protocol: tcp, ports: [443, 8000-8080],
                sources: {tier: web}, zones: {row: "7"}}
 
-    With --dry-run each policy is evaluated by itself, against the present policies.
+    With --dry-run each policy is evaluated by itself, against the present policies. With --stages the file has one
+    policy, whose change reaches the DPUs of one stage after the other.
 
-    Example: dpuplane policies apply policy.yaml
+    Example: dpuplane policies apply policy.yaml --stages 1,10%,100%
     """
-    documents = read_policies(_text_of(file), str(file))
+    documents, staging = read_policies(_text_of(file), str(file)), staging_of(stages, bake_time, failure_budget)
+    if staging is not None and len(documents) > 1:
+        raise click.UsageError("--stages needs a file with one policy: one change is staged at a time")
     answers = [
         (
             [document.name],
-            client.command("SetPolicy", pb.SetPolicyRequest(policy=document.message(), dry_run=dry_run)),
+            client.command(
+                "SetPolicy", pb.SetPolicyRequest(policy=document.message(), staging=staging, dry_run=dry_run)
+            ),
         )
         for document in documents
     ]
@@ -132,14 +152,18 @@ def apply(*, client: Client, output: str, file: Path, dry_run: bool) -> None:
 
 @policies.command()
 @click.argument("name", type=POLICY)
+@staging_options
 @dry_run_option
 @command_options
-def delete(*, client: Client, output: str, name: str, dry_run: bool) -> None:
+def delete(
+    *, client: Client, output: str, name: str, dry_run: bool, stages: str | None, bake_time: float, failure_budget: str
+) -> None:
     """Delete a policy. Deleting `default` restores the built-in one.
 
     Example: dpuplane policies delete web
     """
-    answer = client.command("DeletePolicy", pb.DeletePolicyRequest(name=name, dry_run=dry_run))
+    staging = staging_of(stages, bake_time, failure_budget)
+    answer = client.command("DeletePolicy", pb.DeletePolicyRequest(name=name, staging=staging, dry_run=dry_run))
     if dry_run:
         finish_dry_run([([name], answer)], output)
     finish(answer, output)

@@ -48,8 +48,15 @@ def find_kind(text: str) -> Kind:
     raise click.UsageError(f"unknown kind {quoted(text)}: {meant}")
 
 
+def find_kinds(text: str) -> list[Kind]:
+    """The kinds that a user names, as kubectl takes them: KIND, KIND,KIND or `all`. Raises UsageError."""
+    if text.lower() == "all":
+        return list(KINDS)
+    return list(dict.fromkeys(find_kind(part) for part in text.split(",")))
+
+
 def named_objects(words: Sequence[str]) -> list[Named]:
-    """The objects of the arguments `KIND`, `KIND NAME...` or `KIND/NAME...`. Raises UsageError."""
+    """The objects of the arguments `KIND`, `KIND NAME...` or `KIND/NAME...`; KIND may be several. Raises UsageError."""
     if not words:
         raise click.UsageError("KIND: must be given, for example dpusets")
     if "" in words:
@@ -57,8 +64,10 @@ def named_objects(words: Sequence[str]) -> list[Named]:
     if any("/" in word for word in words):
         return [_slashed(word) for word in words]
     kind, *names = words
-    found = find_kind(kind)
-    return [Named(found, name) for name in names] or [Named(found)]
+    if names and kind.lower() == "all":
+        raise click.UsageError("NAME: must not be given with all kinds")
+    found = find_kinds(kind)
+    return [Named(each, name) for each in found for name in names] or [Named(each) for each in found]
 
 
 def _slashed(word: str) -> Named:

@@ -6,12 +6,13 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, get_args
 
 from deploy.cli.output import Column, Table
 from deploy.cli.resource_kinds import object_name
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.times import to_ms
+from schemas.resources.dpf import DPF_KINDS
 from schemas.resources.kinds import Column as KindColumn
 from schemas.resources.kinds import Kind
 
@@ -35,7 +36,8 @@ def manifest_of(resource: pb.Resource) -> dict[str, Any]:
         {"type": each.type, "status": each.status, "reason": each.reason, "message": each.message}
         for each in resource.conditions
     ]
-    status = {key: value for key, value in (("phase", resource.phase), ("conditions", conditions)) if value}
+    known = _observed_status(resource) | (json.loads(resource.status) if resource.status else {})
+    status = known | {key: value for key, value in (("phase", resource.phase), ("conditions", conditions)) if value}
     return document | ({"status": status} if status else {})
 
 
@@ -49,9 +51,9 @@ def list_of(resources: Sequence[pb.Resource]) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "List", "items": [manifest_of(each) for each in resources]}
 
 
-def table_of(kind: Kind, now_ms: int, *, with_namespace: bool) -> Table:
-    """The columns of a kind, as kubectl prints them."""
-    named = Column("name", lambda found: found.name)
+def table_of(kind: Kind, now_ms: int, *, with_namespace: bool, with_kind: bool = False) -> Table:
+    """The columns of a kind, as kubectl prints them. With the kind, a name is that of the format `name`."""
+    named = Column("name", lambda found: object_name(kind, found.name) if with_kind else found.name)
     placed = Column("namespace", lambda found: found.namespace)
     own = [_column(each, now_ms) for each in kind.columns]
     first = [placed, named] if with_namespace else [named]
@@ -80,7 +82,8 @@ def _column(column: KindColumn, now_ms: int) -> Column:
     def cell(resource: pb.Resource) -> str:
         if column.path == ".metadata.creationTimestamp":
             return age_text(now_ms - to_ms(resource.create_time))
-        return ",".join(_text(value) for value in values_at(manifest_of(resource), column.path))
+        values = [_text(value) for value in values_at(manifest_of(resource), column.path)]
+        return ",".join(_age_since(value, now_ms) for value in values) if column.type == "date" else ",".join(values)
 
     return Column(column.name, cell, wide=column.priority > 0)
 
@@ -113,6 +116,27 @@ def _document(resource: pb.Resource, **assigned: Any) -> dict[str, Any]:
         "metadata": metadata,
         "spec": json.loads(resource.spec),
     }
+
+
+def _observed_status(resource: pb.Resource) -> dict[str, Any]:
+    """The fields of the kind's status that an observation has. An observation also has fields that folds use."""
+    name, _, group = resource.kind.partition(".")
+    kind = DPF_KINDS.get((group, name)) if resource.HasField("observation") else None
+    status = kind.model.model_fields.get("status") if kind is not None else None
+    if status is None:
+        return {}
+    seen: dict[str, Any] = json.loads(resource.observation.fields)
+    models = [each for each in (status.annotation, *get_args(status.annotation)) if hasattr(each, "model_fields")]
+    names = {field.alias or name for model in models for name, field in model.model_fields.items()}
+    return {name: value for name, value in seen.items() if name in names}
+
+
+def _age_since(time: str, now_ms: int) -> str:
+    """The age of a time as Kubernetes writes it."""
+    try:
+        return age_text(now_ms - int(datetime.fromisoformat(time).timestamp() * 1_000))
+    except ValueError:
+        return time
 
 
 def _owner(owner: pb.ResourceOwner) -> dict[str, Any]:

@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
+import msgspec
+
+from deploy.cli import output as out
+from eventstore.as_of import format_time
 from schemas.api import dpuplane_pb2 as pb
+
+_MILLISECONDS = "Ms"
+"""Ends the names of fields of observations that are times."""
+_SHOWN_AS = {"ordinal": "ordinal in the zone"}
+"""Fields of observations whose names alone do not say what they count."""
 
 
 def owner_text(owner: pb.ResourceOwner) -> str:
@@ -18,6 +28,24 @@ def condition_lines(conditions: Sequence[pb.ResourceCondition]) -> Iterator[str]
     reasons = max((len(each.reason) for each in conditions), default=0)
     for each in conditions:
         yield f"{each.type:<{types}}  {each.status:<7}  {each.reason:<{reasons}}  {each.message}".rstrip()
+
+
+def observation_lines(found: pb.Resource) -> Iterator[str]:
+    """One line for each field that was observed of the real thing behind an object, and one for the observer."""
+    if found.HasField("observation"):
+        seen = found.observation
+        fields = msgspec.json.decode(seen.fields)
+        for name in sorted(fields):
+            yield _observed_line(name, fields[name])
+        yield f"reported by {seen.observer}, {out.time_text(seen.time)}"
+
+
+def _observed_line(name: str, value: Any) -> str:
+    """A field of an observation. Observations have times in milliseconds, under names that say so."""
+    if name.endswith(_MILLISECONDS) and isinstance(value, int) and value > 0:
+        return f"{name.removesuffix(_MILLISECONDS)}: {format_time(value)}"
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return f"{_SHOWN_AS.get(name, name)}: {text}"
 
 
 def cause_lines(causes: Sequence[pb.ResourceCause]) -> Iterator[str]:

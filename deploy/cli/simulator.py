@@ -69,7 +69,7 @@ def simulator(
     The DPUs register themselves, connect to relays as agents do, and act as their BMCs. Prints one line that begins
     with `ready` and has the addresses of the BMCs.
     """
-    from deploy.process.run import run_until_signal
+    from deploy.process.life import run_until_signal
     from deploy.telemetry.logs import configure_logs
 
     try:
@@ -115,7 +115,7 @@ async def _simulate(
 
     from deploy.clock import now_ms
     from deploy.process.remote_registrar import RemoteRegistrar
-    from deploy.tls.security import dialing
+    from deploy.tls.dialing import dialing
     from drivers.backends.http_bmc import application
     from drivers.backends.simulated import DeviceFaults
     from drivers.backends.simulated_bmc import SimulatedBmcs

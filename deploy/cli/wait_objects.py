@@ -88,7 +88,7 @@ def wait_object(
 
 def _seen(found: pb.Resource, goal: Goal) -> WaitState:
     if not goal.condition:
-        said = "its deletion waits for the objects that refer to it" if found.HasField("delete_time") else "it exists"
+        said = "its deletion waits for the objects that use it" if found.HasField("delete_time") else "it exists"
         return WaitState(enough=False, said=said)
     for each in found.conditions:
         if each.type.lower() == goal.condition:

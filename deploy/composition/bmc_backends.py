@@ -1,7 +1,8 @@
 """Backends of BMCs by the scheme of their addresses.
 
 A new backend is a module of drivers/backends and a row here; a new scheme also needs a row of INTERFACES
-(projections/zones/dpus/install_interfaces.py), which the fold and the API read.
+(projections/zones/dpus/install_interfaces.py), which the fold and the API read. The steps of a scheme that has an
+installer (ActorContext.installers) are done by that; its row says what a process without it answers.
 """
 
 from __future__ import annotations
@@ -37,8 +38,17 @@ def _not_simulated(address: str) -> Bmc:
     raise NeedsOperator(f"bmc_address: {quoted(address)} needs a provisioner with --simulate, or a simulator's address")
 
 
+def _redfish(context: BmcContext) -> Connect:
+    return _without_installer
+
+
+def _without_installer(address: str) -> Bmc:
+    raise NeedsOperator(f"bmc_address: {quoted(address)} needs a provisioner that speaks Redfish")
+
+
 BMC_BACKENDS: Mapping[str, Callable[[BmcContext], Connect]] = {
     "http": _http,
+    "redfish": _redfish,
     "simulated": _simulated,
 }
 

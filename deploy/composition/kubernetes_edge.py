@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
-from commands.kubernetes.list_watch import ListWatch
+from commands.kubernetes.list_watch import Handler, HandlerPair, ListWatch
 from commands.kubernetes.node_edge import NodeEdge
 from commands.kubernetes.node_facts import NodeRules
 from commands.kubernetes.object_edge import ObjectEdge
 from commands.kubernetes.pod_edge import PodEdge
 from commands.kubernetes.users import UserNames
+from deploy.composition.dpu_clusters import ConnectCluster
+from deploy.composition.resource_edges import ResourceEdges
+from drivers.kubernetes.client import connect_with as connect_cluster
 from drivers.kubernetes.clique_targets import CliqueSources
 from drivers.kubernetes.clique_writer import CliqueWriter
 from drivers.kubernetes.event_writer import EventWriter
@@ -70,6 +73,9 @@ class EdgeSettings:
     """Whether the edge writes Events about objects."""
     users: UserNames | None = None
     """The principals of the cluster's users. With None, the edge ignores specs and verdicts of people."""
+    has_resources: bool = False
+    """Whether the edge reads objects of DPF's kinds, and what other programs make of them in this cluster and in its
+    DPU clusters."""
     requests_per_second: float = 50.0
     """Maximum number of writes to the API server per second, on average."""
 
@@ -90,6 +96,7 @@ class KubernetesEdge:
         *,
         now_ms: Callable[[], int],
         rng: random.Random,
+        connect_cluster: ConnectCluster = connect_cluster,
     ) -> None:
         self.source = settings.nodes.source
         self.events = EventQueue()
@@ -99,6 +106,11 @@ class KubernetesEdge:
         self.nodes = NodeEdge(
             replica, settings.nodes, now_ms=now_ms, rng=rng, report=self._report, notices=self._notices
         )
+        self.resources: ResourceEdges | None = None
+        if settings.has_resources:
+            self.resources = ResourceEdges(
+                replica, ranks, self.source, connect_cluster, now_ms=now_ms, rng=rng, report=self._report
+            )
         self.writer: Writer | None = None
         self.pods: PodEdge | None = None
         self.clique_writer: CliqueWriter | None = None
@@ -122,9 +134,14 @@ class KubernetesEdge:
         async with AsyncExitStack() as stack:
             api = await self._connected(stack)
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
-            self.watches["nodes"] = ListWatch(
-                api, NODES, Node, self.nodes, rng=self._rng, versions=self.nodes, source=self.source
+            handler: Handler[Node] = self.nodes
+            if self.resources is not None:
+                self.resources.attach(api)
+                handler = HandlerPair(self.nodes, self.resources.resources.node_handler())
+            self.watches["nodes"] = nodes = ListWatch(
+                api, NODES, Node, handler, rng=self._rng, versions=self.nodes, source=self.source
             )
+            self.nodes.list_again = nodes.list_again
             self.writer = Writer(api, self._budget, rng=self._rng, source=self.source)
             if self._settings.has_events:
                 self.event_writer = EventWriter(api, self._budget, self.events, rng=self._rng, source=self.source)
@@ -158,7 +175,9 @@ class KubernetesEdge:
         """The state of the edge, for status pages."""
         watch, nodes = self.watches.get("nodes"), self.nodes
         is_watched = watch is not None and watch.is_current
-        fault = self._fault or (watch.fault if watch is not None else "")
+        others = self.resources.watches.values() if self.resources is not None else ()
+        faults = (each.fault for each in filter(None, (watch, *others)))
+        fault = self._fault or next(filter(None, faults), "")
         return SourceStatus(
             self.source,
             is_watched,
@@ -180,7 +199,16 @@ class KubernetesEdge:
         yield self.nodes
         yield from self.watches.values()
         yield from filter(
-            None, (self.writer, self.pods, self.clique_writer, self.status, self.objects, self.event_writer)
+            None,
+            (
+                self.writer,
+                self.pods,
+                self.clique_writer,
+                self.status,
+                self.objects,
+                self.event_writer,
+                self.resources,
+            ),
         )
 
     def _queue_event(self, event: ObjectEvent) -> None:

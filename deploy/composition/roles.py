@@ -9,38 +9,58 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol, TypeAlias
 
+from deploy.composition.executors import EXECUTORS, StepParts, accepts_of, parts_of, sweeps_of
+from deploy.composition.host_connections import HostConnections
 from deploy.composition.topics import TOPICS
 from drivers.backends.bmc import Connect
 from drivers.decisions.buffer import DecisionBuffer
+from drivers.discovery.discoverer import Discoverer
+from drivers.discovery.prober import Prober
 from drivers.forwarder import Forwarder
 from drivers.internal_events import InternalEvents
 from drivers.provisioning.attempts import Executor
-from drivers.provisioning.device import DeviceExecutor
+from drivers.provisioning.device import UrlOf, no_url
+from drivers.provisioning.host_taints import HostTaints
+from drivers.provisioning.maintenance_sweep import MaintenanceSweep
+from drivers.provisioning.node_labels import NodeLabels
 from drivers.provisioning.provisioner import Provisioner
 from drivers.relays.delivery_hooks import DeliveryHooks
 from drivers.relays.relay import Relay, RelaySettings
+from drivers.relays.replica_networks import ReplicaNetworks
 from drivers.relays.replica_rules import ReplicaRules
+from drivers.resources.handover import Handover
+from drivers.resources.networks import Networks
+from drivers.resources.partition_task import PartitionTask, ResourcesActor, TaskContext
+from drivers.resources.rollouts import Rollouts
+from drivers.stages import Stages
 from drivers.timers import Timers
 from eventstore.folding.fold import Fold
 from eventstore.log import EventLog
 from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
+from eventstore.replicas.role_names import API, DECISION_WRITER, KUBERNETES, PROVISIONER, RELAY
 from eventstore.replicas.tracing import LogTracing
 from eventstore.state_store.store import StateStore
-from projections.zones.dpus.phases import CLUSTER, DEVICE, NODE
 
 
 @dataclass(frozen=True, slots=True)
 class ActorContext:
-    """The dependencies of an actor. `connect` connects to BMCs."""
+    """The dependencies of an actor. `connect` connects to BMCs, `hosts` to the hosts and clusters of DPUs, `prober`
+    searches for BMCs if the process can, `url_of` gives the URLs of installations, and `installers` are those of real
+    devices, by the scheme of their addresses."""
 
     replica: Replica
     ranks: Ranks
     connect: Connect
+    hosts: HostConnections
     now_ms: Callable[[], int]
     rng: Callable[[], random.Random]
+    prober: Prober | None = None
+    url_of: UrlOf = no_url
+    installers: Mapping[str, Executor] = field(default_factory=dict)
 
 
 class Actor(Protocol):
@@ -61,26 +81,119 @@ def _forwarder(context: ActorContext) -> Actor:
     return Forwarder(context.replica, context.ranks, now_ms=context.now_ms, rng=context.rng())
 
 
+def _rollouts(context: ActorContext) -> Actor:
+    return _resources_actor(partial(Rollouts, rng=context.rng()), context)
+
+
+def _handover(context: ActorContext) -> Actor:
+    return _resources_actor(partial(Handover, rng=context.rng()), context)
+
+
+def _networks(context: ActorContext) -> Actor:
+    return _resources_actor(Networks, context)
+
+
+def _resources_actor(make_task: Callable[[TaskContext], PartitionTask], context: ActorContext) -> Actor:
+    return ResourcesActor(make_task, context.replica, context.ranks, now_ms=context.now_ms)
+
+
 def _timers(context: ActorContext) -> Actor:
     return Timers(context.replica, context.ranks, now_ms=context.now_ms, rng=context.rng())
 
 
+def _stages(context: ActorContext) -> Actor:
+    return Stages(context.replica, context.ranks, now_ms=context.now_ms, rng=context.rng())
+
+
 def _provisioner(context: ActorContext) -> Actor:
-    executors = {name: make(context) for name, make in EXECUTORS.items()}
-    return Provisioner(context.replica, context.ranks, executors, now_ms=context.now_ms, rng=context.rng())
+    return _provisioner_of(context, _parts_of(context), with_device=True)
 
 
-def _device(context: ActorContext) -> Executor:
-    return DeviceExecutor(context.connect)
+def _host_steps(context: ActorContext) -> Actor:
+    """The steps on hosts and in DPU clusters, in a process that is connected to their source cluster."""
+    return _provisioner_of(context, _parts_of(context), with_device=False)
 
 
-EXECUTORS: Mapping[str, Callable[[ActorContext], Executor]] = {
-    DEVICE: _device,
-    NODE: _device,
-    CLUSTER: _device,
-}
-"""Executors of lifecycle steps by name. The steps of a node and of a DPU cluster have the executor of the device,
-because a simulated device stands for all three."""
+def _maintenance_sweep(context: ActorContext) -> Actor:
+    return _sweep_of(context, with_device=True)
+
+
+def _cluster_sweep(context: ActorContext) -> Actor:
+    """The sweep of the maintenances of source clusters, in a process that is connected to them."""
+    return _sweep_of(context, with_device=False)
+
+
+def _sweep_of(context: ActorContext, *, with_device: bool) -> Actor:
+    parts = _parts_of(context)
+    return MaintenanceSweep(
+        context.replica,
+        context.ranks,
+        parts.maintenances,
+        parts.facts,
+        accepts=sweeps_of(context.hosts, with_device=with_device),
+        role=_role_of_steps(with_device=with_device),
+        rng=context.rng(),
+    )
+
+
+def _host_taints(context: ActorContext) -> Actor:
+    return _taints_of(context, with_device=True)
+
+
+def _cluster_taints(context: ActorContext) -> Actor:
+    """The taints of hosts in source clusters, in a process that is connected to them."""
+    return _taints_of(context, with_device=False)
+
+
+def _taints_of(context: ActorContext, *, with_device: bool) -> Actor:
+    return HostTaints(
+        context.replica,
+        context.ranks,
+        context.hosts.host,
+        accepts=sweeps_of(context.hosts, with_device=with_device),
+        role=_role_of_steps(with_device=with_device),
+        rng=context.rng(),
+    )
+
+
+def _role_of_steps(*, with_device: bool) -> str:
+    return PROVISIONER if with_device else KUBERNETES
+
+
+def _parts_of(context: ActorContext) -> StepParts:
+    return parts_of(
+        context.replica,
+        context.connect,
+        context.hosts,
+        context.url_of,
+        now_ms=context.now_ms,
+        rng=context.rng(),
+        installers=context.installers,
+    )
+
+
+def _node_labels(context: ActorContext) -> Actor:
+    parts = _parts_of(context)
+    rng = context.rng()
+    return NodeLabels(
+        context.replica, context.ranks, parts.nodes, parts.maintenances, parts.facts, role=KUBERNETES, rng=rng
+    )
+
+
+def _provisioner_of(context: ActorContext, parts: StepParts, *, with_device: bool) -> Actor:
+    return Provisioner(
+        context.replica,
+        context.ranks,
+        {name: make(parts) for name, make in EXECUTORS.items()},
+        now_ms=context.now_ms,
+        rng=context.rng(),
+        accepts=accepts_of(parts, with_device=with_device),
+        role=_role_of_steps(with_device=with_device),
+    )
+
+
+def _discovery(context: ActorContext) -> Actor:
+    return Discoverer(context.replica, context.ranks, context.prober, now_ms=context.now_ms, rng=context.rng())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,11 +217,38 @@ ALL_ROLES = "all"
 """The role of a process that has every role."""
 
 ROLES: Mapping[str, Role] = {
-    "api": Role(creates_log=True, listener="listen", actors={"forwarder": _forwarder, "timers": _timers}),
-    "relay": Role(listener="agents"),
-    "provisioner": Role(actors={"provisioner": _provisioner}),
-    "decisions": Role(is_child=True),
-    "kubernetes": Role(needs="kubeconfig"),
+    API: Role(
+        creates_log=True,
+        listener="listen",
+        actors={
+            "forwarder": _forwarder,
+            "handover": _handover,
+            "networks": _networks,
+            "rollouts": _rollouts,
+            "stages": _stages,
+            "timers": _timers,
+        },
+    ),
+    RELAY: Role(listener="agents"),
+    PROVISIONER: Role(
+        listener="images",
+        actors={
+            "provisioner": _provisioner,
+            "maintenance_sweep": _maintenance_sweep,
+            "host_taints": _host_taints,
+            "discovery": _discovery,
+        },
+    ),
+    DECISION_WRITER: Role(is_child=True),
+    KUBERNETES: Role(
+        needs="kubeconfig",
+        actors={
+            "provisioner": _host_steps,
+            "maintenance_sweep": _cluster_sweep,
+            "host_taints": _cluster_taints,
+            "node_labels": _node_labels,
+        },
+    ),
 }
 
 
@@ -172,11 +312,16 @@ def relay_of(
 ) -> Relay:
     """The relay of a process. It serves every zone unless `zones` names some."""
     settings = RelaySettings(zones=zones)
-    rules = ReplicaRules(replica)
-    return Relay(rules, name=replica.name, now_ms=now_ms, rng=rng, settings=settings, delivery=delivery)
+    rules, networks = ReplicaRules(replica), ReplicaNetworks(replica)
+    return Relay(
+        rules, name=replica.name, now_ms=now_ms, rng=rng, settings=settings, delivery=delivery, networks=networks
+    )
 
 
 def actors_of(roles: Collection[str], context: ActorContext) -> dict[str, Actor]:
-    """The actors of a process with these roles, by name, in the order of the table: `roles` may be a set."""
-    own = [role for name, role in ROLES.items() if name in roles]
-    return {name: make(context) for role in own for name, make in role.actors.items()}
+    """The actors of a process with these roles, by name, in the order of the table: `roles` may be a set. Of two actors
+    with one name, the process has the first."""
+    makers: dict[str, ActorFactory] = {}
+    for actor, make in (each for name, role in ROLES.items() if name in roles for each in role.actors.items()):
+        makers.setdefault(actor, make)
+    return {name: make(context) for name, make in makers.items()}

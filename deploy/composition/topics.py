@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from eventstore.log import CLIQUES, DECISIONS, FLEET, INSTALLS, REPLICAS, RESOURCES, ZONES
+from eventstore.replicas.role_names import API, DECISION_WRITER, KUBERNETES, PROVISIONER, RELAY
 from eventstore.topics import TopicSpec, TopicTable
 from projections.cliques.fold import CliquesFold
-from projections.fleet.fold import FleetFold
+from projections.fleet.fold import FleetFold, FleetFold2
 from projections.installs.fold import InstallsFold
 from projections.resources.fold import ResourcesFold
-from projections.zones.fold import ZonesFold
+from projections.zones.fold import ZonesFold, ZonesFold2
 
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
@@ -22,54 +23,54 @@ TOPICS = TopicTable(
             name=ZONES,
             is_deciding=True,
             callers="independent",
-            folds=(lambda _: ZonesFold(),),
-            readers=frozenset({"api", "relay", "provisioner", "decisions", "kubernetes", READER}),
-            writers=frozenset({"api", "provisioner", "kubernetes"}),
+            folds=(lambda _: ZonesFold(), lambda _: ZonesFold2()),
+            readers=frozenset({API, RELAY, PROVISIONER, DECISION_WRITER, KUBERNETES, READER}),
+            writers=frozenset({API, RELAY, PROVISIONER, KUBERNETES}),
         ),
         TopicSpec(
             name=CLIQUES,
             is_deciding=True,
             callers="together",
             folds=(lambda _: CliquesFold(),),
-            readers=frozenset({"api", "decisions", "kubernetes", READER}),
-            writers=frozenset({"api", "kubernetes"}),
+            readers=frozenset({API, DECISION_WRITER, KUBERNETES, READER}),
+            writers=frozenset({API, KUBERNETES}),
         ),
         TopicSpec(
             name=FLEET,
             is_keyed=False,
             is_deciding=True,
-            folds=(FleetFold,),
-            readers=frozenset({"api", "relay", "provisioner", "decisions", "kubernetes", READER}),
-            writers=frozenset({"api", "kubernetes"}),
+            folds=(FleetFold, FleetFold2),
+            readers=frozenset({API, RELAY, PROVISIONER, DECISION_WRITER, KUBERNETES, READER}),
+            writers=frozenset({API, KUBERNETES}),
         ),
         TopicSpec(
             name=RESOURCES,
             is_deciding=True,
             folds=(lambda _: ResourcesFold(),),
-            readers=frozenset({"api", "decisions", READER}),
-            writers=frozenset({"api"}),
+            readers=frozenset({API, PROVISIONER, DECISION_WRITER, KUBERNETES, READER}),
+            writers=frozenset({API, PROVISIONER, KUBERNETES}),
         ),
         TopicSpec(
             name=INSTALLS,
             retention_ms=30 * _DAY_MS,
             folds=(lambda _: InstallsFold(),),
-            readers=frozenset({"api", "kubernetes", READER}),
-            writers=frozenset({"relay"}),
+            readers=frozenset({API, KUBERNETES, READER}),
+            writers=frozenset({RELAY}),
         ),
         TopicSpec(
             name=DECISIONS,
             is_compacted=True,
             retention_ms=30 * _DAY_MS,
-            readers=frozenset({"api", "decisions", READER}),
-            writers=frozenset({"decisions"}),
+            readers=frozenset({API, DECISION_WRITER, READER}),
+            writers=frozenset({DECISION_WRITER}),
         ),
         TopicSpec(
             name=REPLICAS,
             is_keyed=False,
             has_events=False,
             retention_ms=_HOUR_MS,
-            readers=frozenset({"api", "relay", "provisioner", "decisions", "kubernetes", READER}),
-            writers=frozenset({"api", "relay", "provisioner", "decisions", "kubernetes"}),
+            readers=frozenset({API, RELAY, PROVISIONER, DECISION_WRITER, KUBERNETES, READER}),
+            writers=frozenset({API, RELAY, PROVISIONER, DECISION_WRITER, KUBERNETES}),
         ),
     )
 )

@@ -20,6 +20,7 @@ from eventstore.errors import FatalError, LogMissing, PermanentError
 from eventstore.kafka.log import KafkaLog
 from eventstore.log import EventLog
 from eventstore.recovery.backup import MANIFEST
+from eventstore.replicas.role_names import DECISION_WRITER
 from eventstore.state_store.checkpoints import CheckpointRetention
 from eventstore.state_store.rocks_store import RocksStore
 from eventstore.state_store.store import DigestStore, StateStore
@@ -61,7 +62,7 @@ def state_folder(settings: Settings) -> Path | None:
     be ahead of the written decisions.
     """
     folder = settings.state or (settings.data / STATE_FOLDER if settings.data else None)
-    return folder / DECISIONS_FOLDER if folder is not None and settings.role == "decisions" else folder
+    return folder / DECISIONS_FOLDER if folder is not None and settings.role == DECISION_WRITER else folder
 
 
 def log_source_of(settings: Settings) -> LogSource:

@@ -12,6 +12,7 @@ from deploy.process.decisions_program import Order
 from deploy.settings.settings import Settings
 from deploy.telemetry.logs import configured
 from eventstore.backoff import backoff_ceiling
+from eventstore.replicas.role_names import DECISION_WRITER
 
 BACKOFF_S = 1.0
 BACKOFF_MAX_S = 30.0
@@ -28,7 +29,7 @@ characters."""
 
 _PROGRAM = "deploy.process.decisions_program"
 _CHANGED_SETTINGS = {
-    "role": "decisions",
+    "role": DECISION_WRITER,
     "simulate": 0,
     "simulate_fail": "",
     "state_checkpoints": 1,

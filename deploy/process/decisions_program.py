@@ -26,9 +26,10 @@ from deploy.host.storage import open_log, open_store
 from deploy.settings.settings import Settings
 from deploy.telemetry.logs import configure_logs
 from drivers.decisions.buffer import DecisionBuffer
-from drivers.decisions.writer import ROLE, DecisionWriter
+from drivers.decisions.writer import DecisionWriter
 from eventstore.errors import PlaneError
 from eventstore.replicas.beacons import Beacons
+from eventstore.replicas.role_names import DECISION_WRITER
 
 SAY_S = 1.0
 """Interval of the lines that report progress."""
@@ -55,8 +56,8 @@ async def write_decisions(settings: Settings, name: str, report: Callable[[Decis
         log = await stack.enter_async_context(open_log(settings, now_ms=now_ms, rng=rng))
         store = stack.enter_context(open_store(settings))
         buffer = DecisionBuffer()
-        replica = replica_of((ROLE,), log, store, name, now_ms=now_ms, rng=rng, decisions=buffer)
-        beacons = Beacons(log, replica, roles=(ROLE,), addresses={}, version=version("dpuplane"), rng=rng)
+        replica = replica_of((DECISION_WRITER,), log, store, name, now_ms=now_ms, rng=rng, decisions=buffer)
+        beacons = Beacons(log, replica, roles=(DECISION_WRITER,), addresses={}, version=version("dpuplane"), rng=rng)
         writer = DecisionWriter(replica, buffer, beacons, now_ms=now_ms, rng=rng)
         stack.push_async_callback(replica.save)
         async with asyncio.TaskGroup() as tasks:

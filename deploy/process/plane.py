@@ -11,18 +11,18 @@ import asyncio
 import logging
 import random
 import socket
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from importlib.metadata import version
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import aiohttp
 
 from commands.queries.status import DeviceSource, StatusReporter
 from commands.server import ApiServer
 from deploy.composition.bmc_backends import BmcContext, connect_of
+from deploy.composition.host_connections import HostConnections
 from deploy.composition.kubernetes_edge import KubernetesEdge
 from deploy.composition.roles import (
     ALL_ROLES,
@@ -37,12 +37,17 @@ from deploy.composition.roles import (
 from deploy.host.file_limits import ConnectionLimitsPerListener, file_limit, fit_connection_limits
 from deploy.host.kubeconfigs import check_kubeconfigs
 from deploy.host.listen_addresses import check_free, listen_errors
+from deploy.host.secret_folder import secret_folder
 from deploy.host.storage import location_of, open_log, open_store
 from deploy.operations import device_tables
 from deploy.operations.export.schema_registry import schemas
 from deploy.operations.past.as_of_servers import AsOfServers
+from deploy.process.charts import read_charts
 from deploy.process.decisions_process import DecisionsProcess
+from deploy.process.image_store import ImageStore, open_image_store
 from deploy.process.local_registrar import LocalRegistrar
+from deploy.process.redfish import open_redfish
+from deploy.process.tasks import ProcessTasks
 from deploy.settings.settings import Address, Settings
 from deploy.settings.source_clusters import SourceCluster
 from deploy.tls.security import api_options, security_of
@@ -52,11 +57,18 @@ from deploy.web.metrics.exposition import Exposition
 from deploy.web.metrics.survey import Survey
 from deploy.web.page.routes import PageRoutes
 from drivers.backends.bmc import Connect
-from drivers.backends.simulated_bmc import SimulatedBmcs
+from drivers.backends.simulated_bmc import BmcFaults, SimulatedBmcs
+from drivers.backends.simulated_transfers import ImageTransfers
 from drivers.decisions.buffer import DecisionBuffer
 from drivers.decisions.writer import DecisionWriter
+from drivers.hosts.simulated_hosts import SimulatedHosts
 from drivers.kubernetes.client import connect as connect_kubernetes
+from drivers.provisioning.device import no_url
+from drivers.redfish.client import SCHEME
 from drivers.relays.relay import Relay
+from drivers.simulators.agents import SimulatedAgents
+from drivers.simulators.bmc_network import BmcNetwork
+from drivers.simulators.clusters import SimulatedClusters
 from drivers.simulators.simulator import Simulator
 from drivers.stall_detector import StallDetector
 from drivers.wire.bounded_listener import ConnectionLimits
@@ -66,8 +78,11 @@ from eventstore.log import EventLog
 from eventstore.replicas.beacons import Beacon, Beacons, Ranks, SingleReplica
 from eventstore.replicas.clock_skew import ClockSkew
 from eventstore.replicas.replica import Replica
+from eventstore.replicas.role_names import API, DECISION_WRITER, KUBERNETES, PROVISIONER, RELAY
 from eventstore.replicas.status import SourceStatus
 from projections.fold_states import FoldStates
+from projections.resources.state import LOCAL
+from schemas.kubernetes.api import KubernetesApi
 
 if TYPE_CHECKING:
     from deploy.telemetry.tracing import SpanRecorder
@@ -99,6 +114,7 @@ class Plane:
         self.states: FoldStates
         self.relay: Relay | None = None
         self.simulator: Simulator | None = None
+        self.simulated_bmcs: SimulatedBmcs | None = None
         self.security = security_of(settings, now_ms)
         self._now_ms = now_ms
         self._rng = rng
@@ -107,7 +123,7 @@ class Plane:
         self._unready = "the log is not folded yet"
         self._connections = self._connection_limits()
         self._page = PageRoutes(self.roles, self._alive, now_ms)
-        self._buffer = DecisionBuffer() if "decisions" in self.roles else None
+        self._buffer = DecisionBuffer() if DECISION_WRITER in self.roles else None
 
     @classmethod
     @asynccontextmanager
@@ -125,7 +141,7 @@ class Plane:
         """
         plane = cls(settings, now_ms=now_ms, rng=rng)
         plane._span_recorder = span_recorder
-        if "kubernetes" in plane.roles:
+        if KUBERNETES in plane.roles:
             await check_kubeconfigs(settings.source_clusters)
         check_free(plane._listeners())
         async with AsyncExitStack() as stack:
@@ -145,7 +161,7 @@ class Plane:
             plane.clocks = ClockSkew(now_ms, lambda: plane.replica.append_ms)
             plane.parts = plane._made_parts()
             stack.push_async_callback(plane._save)
-            running = await stack.enter_async_context(_Running())
+            running = await stack.enter_async_context(ProcessTasks())
             running.start(plane.replica.run())
             running.start(plane.clocks.run())
             if plane.security is not None:
@@ -168,7 +184,7 @@ class Plane:
             now_ms=self._now_ms,
             unready=lambda: self._unready,
             security=self.security,
-            refused_feeds=(lambda: self._page.feeds.refused) if "api" in self.roles else None,
+            refused_feeds=(lambda: self._page.feeds.refused) if API in self.roles else None,
             clocks=self.clocks,
         )
 
@@ -203,8 +219,8 @@ class Plane:
             async with asyncio.timeout(SAVE_GRACE_S):
                 await self.replica.save()
 
-    async def _serve(self, stack: AsyncExitStack, running: _Running, expected_zones: Collection[str]) -> None:
-        if "relay" in self.roles:
+    async def _serve(self, stack: AsyncExitStack, running: ProcessTasks, expected_zones: Collection[str]) -> None:
+        if RELAY in self.roles:
             zones = self.settings.zone_names
             self.relay = relay_of(
                 self.replica, now_ms=self._now_ms, rng=self._rng, zones=zones, delivery=self._span_recorder
@@ -218,26 +234,57 @@ class Plane:
         if self.relay is not None:
             running.start(self.relay.run())
             await self._open_agents(stack, self.relay)
-        if "api" in self.roles:
+        if API in self.roles:
             await self._open_api(stack, running)
         ranks = ranks or self._ranks()
         if self._beacons is not None:
             running.start(self._beacons.run())
-        connect = await self._connect(stack)
-        context = ActorContext(self.replica, ranks, connect, self._now_ms, lambda: self._rng)
+        images = await self._open_images(stack, running, ranks)
+        connect, simulated = await self._connect(stack, running, images)
+        hosts = HostConnections(self._cluster_api, simulated)
+        url_of = no_url if images is None else images.installations.url
+        redfish = await stack.enter_async_context(
+            open_redfish(self.settings, self.replica, url_of, apis=self._cluster_api, now_ms=self._now_ms)
+        )
+        network = BmcNetwork(self._rng, self.settings.network_sizes) if self.settings.is_simulated else None
+        context = ActorContext(
+            self.replica,
+            ranks,
+            connect,
+            hosts,
+            self._now_ms,
+            lambda: self._rng,
+            network or redfish.prober,
+            url_of,
+            {SCHEME: redfish.installer},
+        )
         self.parts.actors = actors_of(self.roles, context)
+        acting = await stack.enter_async_context(ProcessTasks())  # it ends before the connections of actors are closed
         for actor in self.parts.actors.values():
-            running.start(actor.run())
-        if "kubernetes" in self.roles:
+            acting.start(actor.run())
+        if KUBERNETES in self.roles:
             self.parts.kubernetes = [self._kubernetes_edge(each, ranks) for each in self.settings.source_clusters]
             for edge in self.parts.kubernetes:
                 running.start(edge.run())
-        if self.settings.simulate and self.relay is not None:
+            running.start(
+                read_charts(self.settings, self.replica, ranks, self._cluster_api, now_ms=self._now_ms, rng=self._rng)
+            )
+        if self.settings.is_simulated:
+            clusters = SimulatedClusters(
+                self.replica, ranks, LOCAL, now_ms=self._now_ms, rng=self._rng, pace=self.settings.simulate_pace
+            )
+            running.start(clusters.run())
+        if self.settings.is_simulated and self.relay is not None:
             self._simulate(running, self.relay, expected_zones)
         if self.settings.role == ALL_ROLES and self.settings.kafka and self.settings.decisions:
             self.parts.decisions = process = DecisionsProcess(self.settings, self.name, rng=self._rng)
             running.start(process.run())
         self._unready = ""
+
+    def _cluster_api(self, source: str) -> KubernetesApi | None:
+        """The connection to a source cluster or a DPU cluster, by the source of its objects."""
+        edges = (edge.resources for edge in self.parts.kubernetes if edge.resources is not None)
+        return next(filter(None, (edge.connections.api(source) for edge in edges)), None)
 
     def _kubernetes_edge(self, cluster: SourceCluster, ranks: Ranks) -> KubernetesEdge:
         connect, settings = (
@@ -246,7 +293,7 @@ class Plane:
         )
         return KubernetesEdge(connect, self.replica, ranks, settings, now_ms=self._now_ms, rng=self._rng)
 
-    def _write_decisions(self, running: _Running, buffer: DecisionBuffer) -> Ranks:
+    def _write_decisions(self, running: ProcessTasks, buffer: DecisionBuffer) -> Ranks:
         """Start the writer of decisions, without which the replica never becomes ready. Beacons are received only when
         the replica is ready. Until then, this process ranks itself first; at worst, it writes duplicate decisions."""
         ranks = self._ranks()
@@ -291,7 +338,7 @@ class Plane:
         self.parts.listeners["agents"] = listener.listener
         self.addresses["agents"] = str(Address(host, listener.port))
 
-    async def _open_api(self, stack: AsyncExitStack, running: _Running) -> None:
+    async def _open_api(self, stack: AsyncExitStack, running: ProcessTasks) -> None:
         self.parts.stall_detector = stall_detector = StallDetector(self.replica, now_ms=self._now_ms)
         running.start(stall_detector.run())
         board = StatusReporter(
@@ -323,6 +370,7 @@ class Plane:
             supports=self._supports,
             ranks=lambda: self._beacons or SingleReplica(self.name),
             tracing=self._span_recorder,
+            secrets=secret_folder(self.settings),
             **api_options(self.settings, self.security, self._connections.api),
         )
         stack.push_async_callback(server.stop, API_GRACE_S)
@@ -375,22 +423,58 @@ class Plane:
     def _alive(self) -> Sequence[Beacon]:
         return self._beacons.alive() if self._beacons is not None else ()
 
-    async def _connect(self, stack: AsyncExitStack) -> Connect:
-        """The connector to BMCs."""
+    async def _open_images(self, stack: AsyncExitStack, running: ProcessTasks, ranks: Ranks) -> ImageStore | None:
+        folder = self.settings.images_folder
+        if PROVISIONER not in self.roles or folder is None:
+            return None
+        self.parts.images = images = await stack.enter_async_context(
+            open_image_store(
+                self.settings,
+                folder,
+                self.replica,
+                ranks,
+                self.security,
+                apis=self._cluster_api,
+                now_ms=self._now_ms,
+                rng=self._rng,
+            )
+        )
+        self.parts.listeners["images"] = images.server.listener
+        self.addresses["images"] = str(images.address)
+        running.start(images.run())
+        return images
+
+    async def _connect(
+        self, stack: AsyncExitStack, running: ProcessTasks, images: ImageStore | None
+    ) -> tuple[Connect, SimulatedHosts | None]:
+        """The connector to BMCs, and the hosts of simulated ones. Simulated BMCs get their images from the image store
+        as real ones do."""
         connector = aiohttp.TCPConnector(limit=0)  # callers limit calls; a hanging BMC must not block the others
         session = await stack.enter_async_context(aiohttp.ClientSession(timeout=BMC_TIMEOUT, connector=connector))
-        simulated = None
-        if self.settings.simulate:
-            failures = self.settings.simulated_failures
-            simulated = SimulatedBmcs(now_s=asyncio.get_running_loop().time, rng=self._rng, failures=failures)
-        return connect_of(BmcContext(session, simulated))
+        simulated, hosts = None, None
+        now_s = asyncio.get_running_loop().time
+        if self.settings.is_simulated:
+            failures, begin = self.settings.simulated_failures, None
+            if images is not None:
+                transfers = ImageTransfers(images.client_context)
+                running.start(transfers.run())
+                begin = transfers.begin
+            faults = BmcFaults(pace=self.settings.simulate_pace)
+            simulated = SimulatedBmcs(now_s=now_s, rng=self._rng, faults=faults, failures=failures, transfers=begin)
+            hosts = SimulatedHosts(simulated, now_s=now_s, rng=self._rng, faults=faults)
+            self.simulated_bmcs = simulated
+        return connect_of(BmcContext(session, simulated)), hosts
 
-    def _simulate(self, running: _Running, relay: Relay, expected_zones: Collection[str]) -> None:
+    def _simulate(self, running: ProcessTasks, relay: Relay, expected_zones: Collection[str]) -> None:
         async def dial(_address: str) -> Link:
             relays_end, devices_end = memory_link_pair(self.name, "simulator")
             running.start(relay.serve(relays_end))
             return devices_end
 
+        agents = SimulatedAgents(self.replica, (self.name,), dial=dial, rng=self._rng)
+        running.start(agents.run())
+        if not self.settings.simulate:
+            return
         self.simulator = Simulator(
             LocalRegistrar(self.replica, now_ms=self._now_ms, rng=self._rng, expected=expected_zones),
             (self.name,),
@@ -399,30 +483,3 @@ class Plane:
             dpus_per_zone=self.settings.simulate,
         )
         running.start(self.simulator.run())
-
-
-class _Running:
-    """The tasks of a process. The first failure cancels the other tasks and the body; the end of the body cancels all
-    tasks.
-    """
-
-    async def __aenter__(self) -> _Running:
-        self._tasks = await asyncio.TaskGroup().__aenter__()
-        self._started: set[asyncio.Task[None]] = set()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
-        for task in self._started:
-            task.cancel()
-        cancelled = isinstance(error, asyncio.CancelledError)  # any other error of the body is raised unchanged
-        try:
-            await self._tasks.__aexit__(kind if cancelled else None, error if cancelled else None, at)
-        except BaseExceptionGroup as failed:
-            raise failed.exceptions[0] from failed
-
-    def start(self, part: Coroutine[Any, Any, None]) -> None:
-        task = self._tasks.create_task(part)
-        self._started.add(task)
-        task.add_done_callback(self._started.discard)

@@ -1,4 +1,4 @@
-"""The life of one process of the plane: event loop, signals, ready line, and exit status."""
+"""One process of the plane: its traces, its start without garbage collection, and its ready line."""
 
 from __future__ import annotations
 
@@ -7,21 +7,17 @@ import gc
 import logging
 import os
 import random
-import signal
 import socket
 import sys
-from collections.abc import Coroutine
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
-
-import uvloop
+from typing import TYPE_CHECKING
 
 from deploy.clock import now_ms
-from deploy.host.file_limits import raise_file_limit
+from deploy.process.life import run_until_signal
 from deploy.process.plane import Plane
 from deploy.process.service_manager import service_notifications
 from deploy.settings.settings import Settings
-from eventstore.errors import FatalError, PlaneError
+from eventstore.errors import FatalError
 
 if TYPE_CHECKING:
     from deploy.telemetry.tracing import SpanRecorder
@@ -37,14 +33,6 @@ COLLECT = (10_000, 5, 20)
 ones. The collector does not track the rows of states, so it mostly visits the objects of running requests. With the
 default threshold it ran 14 times as often, which took a tenth of the time of a burst of joins.
 """
-
-LOOKUPS = "64"
-"""Maximum concurrent lookups of host names, one per thread. By default the loop has 4 threads, and the name of a lost
-broker may block each thread for many seconds, repeatedly: the names of live brokers would then not be resolved.
-"""
-
-SHUTDOWN_SECONDS = 4.5
-"""Time limit for a clean end; tasks that still run after it are abandoned."""
 
 
 def run_process(settings: Settings) -> int:
@@ -77,7 +65,7 @@ async def _serve_plane(settings: Settings, span_recorder: SpanRecorder | None) -
         tune_garbage_collector()
         late.cancel()
         gc.enable()
-        if settings.simulate:
+        if settings.is_simulated:
             logger.warning(
                 "devices are simulated, no hardware is written to", extra={"dpus_per_zone": settings.simulate}
             )
@@ -94,47 +82,3 @@ def tune_garbage_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECT)
-
-
-def run_until_signal(main: Coroutine[Any, Any, None]) -> int:
-    """Run `main` on a fast loop; SIGTERM and SIGINT cancel it, and it gets SHUTDOWN_SECONDS to end cleanly."""
-    os.environ.setdefault("UV_THREADPOOL_SIZE", LOOKUPS)
-    raise_file_limit()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_until_signal(main))
-
-
-async def _until_signal(main: Coroutine[Any, Any, None]) -> int:
-    loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    running = asyncio.ensure_future(main)
-    stopping = asyncio.ensure_future(stop.wait())
-    await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    if not running.done():
-        logger.info("shutdown started")
-        running.cancel()
-        await asyncio.wait({running}, timeout=SHUTDOWN_SECONDS)
-        if not running.done():
-            logger.error("process killed: shutdown timed out", extra={"seconds": SHUTDOWN_SECONDS})
-            logging.shutdown()
-            os._exit(3)  # closing the loop would wait for hanging tasks; acknowledged commands are in the log
-    return _status(running)
-
-
-def _status(ended: asyncio.Future[None]) -> int:
-    if ended.cancelled():
-        return 0
-    error = ended.exception()
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    match error:
-        case None:
-            return 0
-        case PlaneError() | OSError():
-            sys.stderr.write(f"dpuplane: {error}\n")
-        case _:
-            logger.critical("process stopped by an unhandled exception", exc_info=error)
-    return 3

@@ -12,18 +12,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from deploy.kafka.security import KafkaSecurity, Mechanism, SecurityProtocol
+from deploy.settings import credential_fields
 from deploy.settings.addresses import Address, parse_address, parse_addresses
 from deploy.settings.source_clusters import SourceCluster, parse_source_clusters
 from deploy.settings.validation_errors import error_sentence, kind_of
 from deploy.settings.yaml_text import CHARACTERS_MAX, NotYaml, documents_of
 from deploy.settings.zone_names import parse_zones
 from drivers.backends.simulated_failures import FORM, Failure, parse_failures
+from drivers.images.sources import checked_hosts
+from drivers.simulators.bmc_network import SIZES_FORM, NetworkSizes, parse_sizes
 from eventstore.errors import PermanentError
+from eventstore.replicas.role_names import DECISION_WRITER, KUBERNETES
 from projections.field_checks import check_label_key, is_utf8
 from projections.fleet.withdrawals.principals import check_trust_domain
 from schemas.kubernetes.objects import RACK_LABEL
@@ -38,7 +42,7 @@ ENVIRONMENT_PREFIX = "DPUPLANE_"
 
 _KAFKA_FILES = tuple(f"kafka_{name}" for name in KafkaSecurity._fields if "file" in name)
 _LOG_FIELDS = ("data", "kafka", "topic_prefix", *(f"kafka_{name}" for name in KafkaSecurity._fields))
-_FILES = ("tls_cert", "tls_key", "tls_client_ca", "tls_revoked", *_KAFKA_FILES)
+_FILES = ("tls_cert", "tls_key", "tls_client_ca", "tls_revoked", *credential_fields.BMC_FILES, *_KAFKA_FILES)
 
 
 class BadSettings(PermanentError):
@@ -119,11 +123,43 @@ class Settings(BaseModel):
     )
     http: Address = Field(Address("127.0.0.1", 7081), description="HTTP: the page, /metrics, /healthz, /readyz.")
     agents: Address = Field(Address("127.0.0.1", 7082), description="WebSocket: the agents of DPUs.")
+    images: Address = Field(
+        Address("127.0.0.1", 0),
+        description="HTTPS: images and configurations for the installers of DPUs; port 0 takes a free one. Downloads "
+        "need a token, so this may be an address that BMCs reach.",
+    )
+    images_url: str = Field(
+        "",
+        title="URL",
+        pattern=r"^(https://[^/?#]+)?/*$",
+        description="https://HOST:PORT at which BMCs reach `images`. Default: its own address.",
+    )
+    images_dir: Path | None = Field(
+        None,
+        title="DIR",
+        description="Folder of downloaded images, of this process or shared by several. Default: none on Kafka, where "
+        "provisioners install from it; a folder inside `data`.",
+    )
+    image_hosts: Annotated[str, AfterValidator(checked_hosts)] = Field(
+        "",
+        title="HOST,...",
+        description="Hosts, *.DOMAIN patterns and networks that images may come from although their addresses are "
+        "local to this machine. With only: before them, images come from nowhere else.",
+    )
+    image_streams: int = Field(64, ge=1, le=10_000, description="Images that are served at the same time.")
     simulate: int = Field(
         0,
         ge=0,
         le=10_000,
         description="Number of simulated DPUs per zone, in a process of role all; no hardware is written to.",
+    )
+    simulate_hosts: str = Field(
+        "",
+        description=f"{SIZES_FORM}: simulated hosts with BMCs, and clusters, for the DPUs of manifests, in a process "
+        "of role all. The setting simulate includes 4x25.",
+    )
+    simulate_pace: float = Field(
+        1.0, gt=0.0, le=1_000.0, description="Factor on the time that simulated hosts and DPUs take for their steps."
     )
     simulate_fail: str = Field(
         "",
@@ -131,21 +167,15 @@ class Settings(BaseModel):
         "step fail, of one DPU or of each.",
     )
     insecure: bool = Field(False, description="Allow listeners off the loopback without TLS.")
-    tls_cert: Path | None = Field(
-        None,
-        description="PEM file: this process's certificate, with the URI name spiffe://TRUST_DOMAIN/plane/NAME. "
-        "With it, every listener uses mutual TLS.",
-    )
+    bmc_user: str = credential_fields.BMC_USER
+    bmc_password_file: Path | None = credential_fields.BMC_PASSWORD_FILE
+    bmc_ca: Path | None = credential_fields.BMC_CA
+    bmc_ca_key: Path | None = credential_fields.BMC_CA_KEY
+    bmc_connections: int = credential_fields.BMC_CONNECTIONS
+    tls_cert: Path | None = credential_fields.TLS_CERT
     tls_key: Path | None = Field(None, description="PEM file: the unencrypted key of `tls_cert`.")
-    tls_client_ca: Path | None = Field(
-        None,
-        description="PEM file: certificate authorities trusted for clients and for other processes.",
-    )
-    tls_revoked: Path | None = Field(
-        None,
-        description="File with the serial numbers of revoked certificates: hexadecimal, one per line, # begins a "
-        "comment. A change takes effect within two seconds.",
-    )
+    tls_client_ca: Path | None = credential_fields.TLS_CLIENT_CA
+    tls_revoked: Path | None = credential_fields.TLS_REVOKED
     trust_domain: str = Field(
         "", description="Trust domain in the URI names of all certificates; empty for that of `tls_cert`."
     )
@@ -234,6 +264,11 @@ class Settings(BaseModel):
         "state of each zone. Needs their definitions, in deploy/kubernetes/crds, and the policies in "
         "deploy/kubernetes/admission.",
     )
+    kubernetes_resources: bool = Field(
+        False,
+        description="Read objects of DPF's kinds in the source clusters, and what Argo CD, Kamaji and others make of "
+        "them there and in the DPU clusters. Kinds that a cluster does not serve are looked for again.",
+    )
     kubernetes_events: bool = Field(
         True,
         description="Write Kubernetes Events about objects: kubectl describe shows what a person must know about them.",
@@ -248,12 +283,12 @@ class Settings(BaseModel):
         50.0, gt=0, description="Writes to each API server per second, on average."
     )
 
-    @field_validator("listen", "http", "agents", mode="before")
+    @field_validator("listen", "http", "agents", "images", mode="before")
     @classmethod
     def _parse_address(cls, value: object) -> object:
         return parse_address(value) if isinstance(value, str) else value
 
-    @field_validator("data", "state", mode="before")
+    @field_validator("data", "state", "images_dir", mode="before")
     @classmethod
     def _check_folder(cls, value: object) -> object:
         if value == "":  # Path("") is the working folder
@@ -305,13 +340,13 @@ class Settings(BaseModel):
             raise ValueError("give either data (a folder) or kafka (HOST:PORT,...)")
         if self.data is not None and self.role != "all":
             raise ValueError(f"role '{self.role}' needs kafka: the embedded log has one process with every role")
-        if self.role == "kubernetes" and not self.kubeconfig:
+        if self.role == KUBERNETES and not self.kubeconfig:
             raise ValueError("role: 'kubernetes' needs the setting kubeconfig: files, or in-cluster")
-        if self.role == "decisions" and not self.decisions:
+        if self.role == DECISION_WRITER and not self.decisions:
             raise ValueError("role: 'decisions' needs the setting decisions to be true")
-        if self.simulate and self.role != "all":
+        if self.is_simulated and self.role != "all":
             raise ValueError(f"simulate needs role 'all', not '{self.role}': use `dpuplane simulator` beside it")
-        if self.simulated_failures and not self.simulate:
+        if self.simulated_failures and not self.is_simulated:
             raise ValueError("simulate_fail needs simulate: failures are injected into simulated DPUs only")
         return self
 
@@ -369,6 +404,21 @@ class Settings(BaseModel):
         return KafkaSecurity(**{name: getattr(self, f"kafka_{name}") for name in KafkaSecurity._fields})
 
     @property
+    def images_folder(self) -> Path | None:
+        """The folder of images; None for a process without an image store."""
+        return self.images_dir or (self.data / "images" if self.data is not None else None)
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether the process has simulated hosts, BMCs and clusters."""
+        return bool(self.simulate or self.simulate_hosts)
+
+    @property
+    def network_sizes(self) -> NetworkSizes:
+        """The simulated hosts."""
+        return parse_sizes("simulate_hosts", self.simulate_hosts)
+
+    @property
     def simulated_failures(self) -> tuple[Failure, ...]:
         return parse_failures("simulate_fail", self.simulate_fail)
 
@@ -378,28 +428,9 @@ class Settings(BaseModel):
 
     def edge(self, source: str) -> EdgeSettings:
         """The settings of the Kubernetes edge of a source cluster: the objects that it watches and writes."""
-        from commands.kubernetes.node_facts import NodeRules
-        from commands.kubernetes.users import parse_users
-        from deploy.composition.kubernetes_edge import EdgeSettings  # it imports every part of the edge
+        from deploy.settings.edges import edge_of  # it imports every part of the edge
 
-        nodes = NodeRules(
-            source=source,
-            zone_label=self.zone_label,
-            fallback_zone=self.fallback_zone,
-            address_type=self.node_address_type,
-            labels=[pattern.strip() for pattern in self.node_labels.split(",") if pattern.strip()],
-        )
-        users = parse_users(source, self.kubernetes_users)
-        assert not isinstance(users, str), "checked with the other settings"
-        return EdgeSettings(
-            nodes=nodes,
-            cliques=None if self.kubernetes_cliques == "off" else self.kubernetes_cliques,
-            driver_namespace=self.driver_namespace,
-            has_status=self.kubernetes_status,
-            has_events=self.kubernetes_events,
-            users=users,
-            requests_per_second=self.kubernetes_requests_per_second,
-        )
+        return edge_of(self, source)
 
     @property
     def zone_names(self) -> frozenset[str]:

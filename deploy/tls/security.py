@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from deploy.settings.settings import Settings
 from deploy.tls.auth_middleware import PUBLIC, auth_middleware
 from deploy.tls.certificates import BadCertificates, Certificates
 from deploy.tls.revocations import Revocations
-from drivers.wire.websocket import PATH, Dialer
+from drivers.wire.websocket import PATH
 from projections.fleet.withdrawals.principals import APPROVER, DPU_AGENT, OPERATOR, PLANE, SIMULATOR, VIEWER
 
 READERS = frozenset({VIEWER, OPERATOR, APPROVER})
@@ -92,19 +91,3 @@ def api_options(settings: Settings, security: Security | None, connections: int)
         return {"limits": limits, "has_reflection": reflects}
     credentials = security.certificates.grpc_server()
     return {"limits": limits, "has_reflection": reflects, "access": security.access, "credentials": credentials}
-
-
-@asynccontextmanager
-async def dialing(certificates: Certificates | None) -> AsyncIterator[Dialer]:
-    """A dialer of links to relays. The certificates, if given, are reloaded while the context lasts."""
-    if certificates is None:
-        async with Dialer() as dialer:
-            yield dialer
-        return
-    watching = asyncio.create_task(certificates.run())
-    try:
-        async with Dialer(certificates.client_context) as dialer:
-            yield dialer
-    finally:
-        watching.cancel()
-        await asyncio.gather(watching, return_exceptions=True)

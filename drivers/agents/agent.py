@@ -16,15 +16,16 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
+from drivers.agents.network import AgentNetwork
 from drivers.agents.store import TableStore
 from drivers.agents.table import SELF, AgentTable
 from drivers.backends.device import Device
 from drivers.wire import agent_messages, relay_messages
-from drivers.wire.agent_messages import Ack, Heartbeat, Hello
+from drivers.wire.agent_messages import Ack, Heartbeat, Hello, NetworkAck
 from drivers.wire.links import Dial, Link, LinkClosed
-from drivers.wire.protocol import ProtocolError, TableStatus
+from drivers.wire.protocol import NetworkStatus, ProtocolError, TableStatus
 from drivers.wire.relay_connector import AWAY_S_MAX, GoAwayReceived, RelayConnector
-from drivers.wire.relay_messages import Frame, GoAway, HeartbeatReply, Welcome
+from drivers.wire.relay_messages import Frame, GoAway, HeartbeatReply, Network, Welcome
 from projections.rules.device_table import DeviceTable
 
 logger = logging.getLogger(__name__)
@@ -67,6 +68,7 @@ class Agent:
         store: TableStore,
         rng: random.Random,
         settings: AgentSettings = DEFAULTS,
+        network: AgentNetwork | None = None,
     ) -> None:
         self.target = (0, 0)
         """The (epoch, version) of the zone's table, as the last message of a relay named it."""
@@ -76,6 +78,10 @@ class Agent:
         self._table = AgentTable(
             device, store, apply_s=settings.apply_s, read_back_s=settings.read_back_s, slow_s=settings.slow_s
         )
+        self._network = network
+        self._next_network: Network | None = None
+        """The newest document that was received and is not applied yet: older ones need not be."""
+        self._network_arrived = asyncio.Event()
         self._rng = rng
         self._settings = settings
         self._heartbeat_s = 10.0
@@ -89,6 +95,8 @@ class Agent:
     async def run(self) -> None:
         """Load the last good table, then follow relays until cancelled."""
         await self._table.load()
+        if self._network is not None:
+            await self._network.load()
         while True:
             link = await self._relays.connect()
             serving = asyncio.create_task(self._serve(link))
@@ -121,12 +129,19 @@ class Agent:
         now = asyncio.get_running_loop().time
         self._last_message_at = now()
         tasks.create_task(self._send_heartbeats(link))
+        if self._network is not None:
+            tasks.create_task(self._take_networks(link, self._network))
         while True:
             message = relay_messages.decode(await link.receive())
             self._last_message_at = now()
-            if not isinstance(message, Frame):
+            if not isinstance(message, Frame | Network):
                 self._handle(message, link, tasks)
-            elif not message.dpus or message.dpus & SELF:
+            elif message.dpus and not message.dpus & SELF:
+                continue
+            elif isinstance(message, Network):
+                self._next_network = message
+                self._network_arrived.set()
+            else:
                 await self._take(message, link)
 
     def _handle(self, message: Welcome | GoAway | HeartbeatReply, link: Link, tasks: asyncio.TaskGroup) -> None:
@@ -160,13 +175,30 @@ class Agent:
             with suppress(LinkClosed):  # the receiving task handles the closed link
                 link.send(agent_messages.encode(Ack([self._table.status()], [])))
 
+    async def _take_networks(self, link: Link, network: AgentNetwork) -> None:
+        """Apply network documents one by one, always the newest one: a slow device delays no rules."""
+        while True:
+            await self._network_arrived.wait()
+            self._network_arrived.clear()
+            message, self._next_network = self._next_network, None
+            if message is None:
+                continue
+            result = await network.take(message)
+            if isinstance(result, NetworkStatus):
+                link.send(agent_messages.encode(NetworkAck([result], [])))
+            else:
+                about = {"dpu": self._identity.dpu, "version": result.version, "reason": result.reason}
+                logger.info("network document refused", extra=about)
+                link.send(agent_messages.encode(NetworkAck([], [result])))
+
     async def _send_heartbeats(self, link: Link) -> None:
         while True:
             await asyncio.sleep(self._heartbeat_s * self._rng.uniform(0.5, 1.0))
             silent_s = asyncio.get_running_loop().time() - self._last_message_at
             if silent_s > 3 * self._heartbeat_s and not self._table.is_busy:
                 raise LinkClosed(f"{link.peer} sent nothing for {silent_s:.0f} s")
-            link.send(agent_messages.encode(Heartbeat([await self._table.read_back()])))
+            networks = [await self._network.read_back()] if self._network is not None else []
+            link.send(agent_messages.encode(Heartbeat([await self._table.read_back()], networks)))
 
     async def _ask_again(self, link: Link, wait_s: float) -> None:
         await asyncio.sleep(wait_s)
@@ -174,4 +206,6 @@ class Agent:
 
     def _send_hello(self, link: Link) -> None:
         who = self._identity
-        link.send(agent_messages.encode(Hello(who.zone, [who.dpu], [who.boot_id], [self._table.status()])))
+        networks = [self._network.status()] if self._network is not None else []
+        tables, takes_networks = [self._table.status()], self._network is not None
+        link.send(agent_messages.encode(Hello(who.zone, [who.dpu], [who.boot_id], tables, takes_networks, networks)))

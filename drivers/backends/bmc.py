@@ -9,6 +9,7 @@ a successor adopts the task instead of repeating it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
@@ -16,6 +17,15 @@ from eventstore.errors import PermanentError, TransientError
 from projections.field_checks import quoted
 
 TaskState: TypeAlias = Literal["running", "done", "failed", "cancelled"]
+
+_URL_TOKEN = re.compile(r"Wy[I-L][A-Za-z0-9_-]{40,}(?:\.[A-Za-z0-9_-]*)?")
+"""The token in the URL of an image: the base64 of a JSON list that begins with a text, and a signature."""
+
+
+def without_tokens(text: str) -> str:
+    """A text of a device without the tokens of URLs. A device may repeat the URL of its image in an error or in the id
+    of a task. A token is a secret, and records and logs have many readers."""
+    return _URL_TOKEN.sub("[token]", text)
 
 
 class Unreachable(TransientError):
@@ -66,8 +76,12 @@ class Bmc(Protocol):
         """Read the device."""
         ...
 
-    async def start(self, token: int, action: str, image: str) -> Task:
-        """Start the task of the step with this name. Raises Unreachable while another task runs."""
+    async def start(self, token: int, action: str, image: str, url: str = "") -> Task:
+        """Start the task of the step with this name. Raises Unreachable while another task runs.
+
+        `url` is where the device finds the image and its configuration. It has a secret token. It is empty for an image
+        that the device knows by its name.
+        """
         ...
 
     async def cancel(self, token: int, task: str) -> None:

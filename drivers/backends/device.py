@@ -9,7 +9,7 @@ So the agent needs timers for slow calls only.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from eventstore.errors import TransientError
 from projections.rules.device_table import DeviceTable
@@ -43,4 +43,35 @@ class Device(Protocol):
     def restore(self, table: DeviceTable) -> bool | Awaitable[bool]:
         """Make the device hold `table`, whatever it holds now, without emptying it first. The result and the errors are
         those of `apply`."""
+        ...
+
+    async def run(self) -> None:
+        """Keep what the device needs, such as a connection, until cancelled. Returns at once if it needs nothing."""
+        ...
+
+
+class Programmed(NamedTuple):
+    """The network of a device as it reads it back: the digest of the document that is in effect, and the interfaces of
+    that document whose ports do not exist yet."""
+
+    digest: bytes
+    unresolved: tuple[str, ...] = ()
+
+
+class NetworkDevice(Protocol):
+    """The interfaces and switches of one device, as a network document describes them."""
+
+    async def program(self, document: bytes, digest: bytes) -> Programmed:
+        """Make the device hold this document, whatever it holds now: new connections are made before old ones are
+        broken. An interface without a port does not hold up the others; the device connects it once the port exists.
+        Raises DeviceFailed if the device may hold neither document.
+        """
+        ...
+
+    async def read_back(self) -> Programmed:
+        """Read what the device holds. Raises DeviceFailed if the device cannot report it."""
+        ...
+
+    async def run(self) -> None:
+        """Keep what the device needs, such as a connection, until cancelled. Returns at once if it needs nothing."""
         ...

@@ -40,6 +40,7 @@ class _Start(msgspec.Struct, frozen=True):
     token: int
     action: str
     image: str = ""
+    url: str = ""
 
 
 class _Cancel(msgspec.Struct, frozen=True):
@@ -64,8 +65,8 @@ class HttpBmc:
     async def read(self, token: int) -> Reading:
         return await self._post("read", _Token(token), Reading)
 
-    async def start(self, token: int, action: str, image: str) -> Task:
-        return await self._post("start", _Start(token, action, image), Task)
+    async def start(self, token: int, action: str, image: str, url: str = "") -> Task:
+        return await self._post("start", _Start(token, action, image, url), Task)
 
     async def cancel(self, token: int, task: str) -> None:
         await self._post("cancel", _Cancel(token, task), None)
@@ -141,7 +142,7 @@ async def _read(bmc: Bmc, body: bytes) -> Reading:
 
 async def _start(bmc: Bmc, body: bytes) -> Task:
     asked = msgspec.json.decode(body, type=_Start)
-    return await bmc.start(asked.token, asked.action, asked.image)
+    return await bmc.start(asked.token, asked.action, asked.image, asked.url)
 
 
 async def _cancel(bmc: Bmc, body: bytes) -> None:

@@ -72,6 +72,9 @@ class SimulatedDevice:
     async def read_back(self) -> bytes:
         return self.holds.digest
 
+    async def run(self) -> None:
+        """A simulated device needs nothing."""
+
     def flush(self) -> None:
         """Remove all rules, as another program on the DPU would."""
         self.holds = EMPTY_TABLE

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 from drivers.backends.bmc import (
     Bmc,
@@ -35,6 +35,20 @@ _OTHER_WORK_S = 0.1
 _Answer = TypeVar("_Answer")
 
 
+class Transfer(Protocol):
+    """A transfer of an image to a device."""
+
+    @property
+    def is_done(self) -> bool: ...
+
+    @property
+    def fault(self) -> str: ...
+
+
+Transfers: TypeAlias = Callable[[str], Transfer]
+"""Begins the transfer from a URL to a device. Without one, a device knows each image by its name."""
+
+
 class BmcFaults(NamedTuple):
     """Faults of BMCs. Shares are of calls; for `fail` and `lie`, of tasks."""
 
@@ -53,7 +67,7 @@ class BmcFaults(NamedTuple):
     lie: float = 0.0
     """The task ends as done without an effect."""
     no_images: frozenset[str] = frozenset()
-    """Images that the device cannot download."""
+    """Images that the device cannot download: whole identities, or names for all identities of an image."""
 
 
 NO_BMC_FAULTS = BmcFaults()
@@ -70,6 +84,7 @@ class SimulatedBmc:
         rng: Random,
         faults: BmcFaults = NO_BMC_FAULTS,
         injected: InjectedFailures | None = None,
+        transfers: Transfers | None = None,
     ) -> None:
         self.serial = serial
         self.image = ""
@@ -80,6 +95,8 @@ class SimulatedBmc:
         self._now_s = now_s
         self._rng = rng
         self._injected = injected or InjectedFailures(serial)
+        self._transfers = transfers
+        self._transfer: Transfer | None = None
         self._token = 0
         self._running: Task | None = None
         self._lies = False
@@ -95,15 +112,16 @@ class SimulatedBmc:
         await self._take(token)
         return self._answer(self._device())
 
-    async def start(self, token: int, action: str, image: str) -> Task:
+    async def start(self, token: int, action: str, image: str, url: str = "") -> Task:
         await self._take(token)
         if self._running is not None:
             raise Unreachable("device: another update is in progress")
         if action not in STEP_NAMES:
             raise NeedsOperator(f"step: {quoted(action)} must be one of {', '.join(STEP_NAMES)}")
         self._injected.check(action)
-        if action == "install" and image in self.faults.no_images:
+        if action == "install" and not self.faults.no_images.isdisjoint((image, image.partition("/")[0])):
             raise NeedsOperator(f"image: {quoted(image)} does not exist on the device")
+        self._transfer = self._transfers(url) if url and self._transfers is not None else None
         return self._answer(self._begin(Task(f"{action}-{len(self.begun)}", action, image, token, "running", 0)))
 
     async def cancel(self, token: int, task: str) -> None:
@@ -142,8 +160,11 @@ class SimulatedBmc:
         if task is None:
             return
         share = (self._now_s() - self._began_s) / max(1e-9, WORK_S.get(task.action, _OTHER_WORK_S) * self.faults.pace)
-        if share < 1:
-            self._running = task._replace(percent=int(share * 100))
+        transfer = self._transfer
+        if transfer is not None and transfer.fault:
+            self._end("failed", transfer.fault)
+        elif share < 1 or (transfer is not None and not transfer.is_done):
+            self._running = task._replace(percent=min(99, int(share * 100)))
         elif self._chance(self.faults.fail):
             self._end("failed", "writing the flash failed")
         else:
@@ -166,6 +187,7 @@ class SimulatedBmc:
     def _end(self, state: TaskState, message: str = "") -> None:
         assert self._running is not None
         percent = 100 if state == "done" else self._running.percent
+        self._transfer = None
         self._ended.append(self._running._replace(state=state, percent=percent, message=message))
         del self._ended[:-_LAST_TASKS]
         self._running = None
@@ -189,7 +211,9 @@ class SimulatedBmcs:
         faults: BmcFaults = NO_BMC_FAULTS,
         serial_of: Callable[[str], str] = lambda name: "",
         failures: Sequence[Failure] = (),
+        transfers: Transfers | None = None,
     ) -> None:
+        self._transfers = transfers
         self.devices: dict[str, SimulatedBmc] = {}
         self._now_s = now_s
         self._rng = rng
@@ -211,6 +235,13 @@ class SimulatedBmcs:
             rng = Random(self._rng.getrandbits(64))
             injected = InjectedFailures(name, self._failures)
             serial = self._serial_of(name)
-            device = SimulatedBmc(serial, now_s=self._now_s, rng=rng, faults=self._faults, injected=injected)
+            device = SimulatedBmc(
+                serial,
+                now_s=self._now_s,
+                rng=rng,
+                faults=self._faults,
+                injected=injected,
+                transfers=self._transfers,
+            )
             self.devices[name] = device
         return device

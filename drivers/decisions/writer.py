@@ -29,11 +29,11 @@ from eventstore.log import DECISIONS, Partition, Record
 from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.log_follower import Backoff, follow
 from eventstore.replicas.replica import Replica
+from eventstore.replicas.role_names import DECISION_WRITER
 from projections.decisions.decided import decided, key_of
 
 logger = logging.getLogger(__name__)
 
-ROLE = "decisions"
 
 BATCH_BYTES = 1 << 20
 """Bytes of decided records at which a batch of appends is complete."""
@@ -190,7 +190,7 @@ class DecisionWriter:
     async def _due(self, batch: Sequence[DecidedRecord]) -> Sequence[DecidedRecord]:
         """Wait until it is our turn to write. Returns the decisions of the batch that the topic lacks at that time."""
         while due := self._missing(batch):
-            rank = self._ranks.rank(ROLE, ROLE)
+            rank = self._ranks.rank(DECISIONS, DECISION_WRITER)
             wait_ms = due[0].at.append_ms + rank * TURN_MS - self._now_ms()
             if not rank or wait_ms <= 0:
                 return due

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import aiohttp
 import msgspec
@@ -39,6 +39,12 @@ _PATCH_TYPES: Mapping[PatchType, str] = {
     "apply": "application/apply-patch+yaml",
     "json": "application/json-patch+json",
 }
+
+
+ReadKubeconfig: TypeAlias = Callable[[], Awaitable[Mapping[str, Any]]]
+"""Reads the content of a kubeconfig."""
+Load: TypeAlias = Callable[[Any], Awaitable[None]]
+"""Loads credentials into a configuration of the library."""
 
 
 class _Details(msgspec.Struct, frozen=True, rename="camel"):
@@ -67,24 +73,46 @@ _line = msgspec.json.Decoder(_Line)
 async def connect(kubeconfig: str, *, context: str | None = None, source: str = "") -> AsyncIterator[KubernetesApi]:
     """The API server of a kubeconfig file, or of the cluster that this process runs in. Its warnings have the name of
     the source. Sends nothing. Raises KubeconfigInvalid."""
-    from kubernetes_asyncio import client, config
+    from kubernetes_asyncio import config
 
-    configuration = client.Configuration()
-
-    async def load() -> None:
+    async def load(configuration: Any) -> None:
         if kubeconfig == IN_CLUSTER:
             config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
         else:
             _check_readable(kubeconfig)  # the library takes a missing file for an empty one
             await config.load_kube_config(kubeconfig, context=context, client_configuration=configuration)
 
+    async with _connected(load, kubeconfig, source) as api:
+        yield api
+
+
+@asynccontextmanager
+async def connect_with(read: ReadKubeconfig, name: str, source: str) -> AsyncIterator[KubernetesApi]:
+    """The API server of a kubeconfig that `read` returns, again after a refusal of its credentials. Errors call the
+    kubeconfig by `name`. Raises KubeconfigInvalid."""
+    from kubernetes_asyncio import config
+
+    async def load(configuration: Any) -> None:
+        await config.load_kube_config_from_dict(dict(await read()), client_configuration=configuration)
+
+    async with _connected(load, name, source) as api:
+        yield api
+
+
+@asynccontextmanager
+async def _connected(load: Load, name: str, source: str) -> AsyncIterator[KubernetesApi]:
+    from kubernetes_asyncio import client
+
+    configuration = client.Configuration()
     try:
         async with asyncio.timeout(PROGRAM_S):
-            await load()
+            await load(configuration)
         opened = client.ApiClient(configuration)  # reads the files of certificates
-        made = HttpApi(opened, load, source)
+        made = HttpApi(opened, partial(load, configuration), source)
+    except (KubeconfigInvalid, ApiError):
+        raise
     except Exception as error:  # the library checks little of what it reads: a wrong type is a TypeError
-        raise KubeconfigInvalid(kubeconfig, unusable(error)) from error
+        raise KubeconfigInvalid(name, unusable(error)) from error
     async with opened:
         yield made
 
@@ -134,7 +162,9 @@ class HttpApi:
         return await self._request("PATCH", path, query, body, content_type=_PATCH_TYPES[kind])
 
     async def delete(self, path: str, *, uid: str) -> bytes:
-        return await self._request("DELETE", path, body={"preconditions": {"uid": uid}})
+        return await self._request(
+            "DELETE", path, body={"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
+        )
 
     async def _request(
         self,
@@ -211,7 +241,7 @@ class HttpApi:
             await self._renew_certificates()
         except Exception as error:
             about = {"source": self._source, "cause": cause}
-            why = unusable(error)
+            why = str(error) if isinstance(error, KubeconfigInvalid | ApiError) else unusable(error)
             logger.warning("credentials not reloaded after a refusal, retrying: %s", why, extra=about)
             return False
         return True

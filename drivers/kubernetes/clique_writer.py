@@ -15,12 +15,12 @@ from drivers.kubernetes.clique_targets import CliqueSources, CliqueTarget, Domai
 from drivers.kubernetes.writer import Target, Writer
 from eventstore.log import CLIQUES
 from eventstore.replicas.beacons import Ranks
+from eventstore.replicas.role_names import KUBERNETES
 from projections.kubernetes.clique_objects import CliqueId, Mode, domain_of
 from schemas.kubernetes.compute_domains import CliqueObject
 from schemas.resources.compute_domain import CLIQUE_LABEL
 
 LINGER_S = 0.05
-ROLE = "kubernetes"
 
 
 class CliqueWriter:
@@ -56,7 +56,7 @@ class CliqueWriter:
                         self._mark_domain(domain)
 
     def _mark(self, target: Target, name: str) -> None:
-        self._writer.mark(target, name, delay_s=LINGER_S + self._ranks.rank(name, ROLE) * TURN_S)
+        self._writer.mark(target, name, delay_s=LINGER_S + self._ranks.rank(name, KUBERNETES) * TURN_S)
 
     def _mark_object(self, item: CliqueObject) -> None:
         domain = domain_of(item)

@@ -33,6 +33,7 @@ from drivers.kubernetes.writer import Plan, Request, Wait, Writer
 from eventstore.log import Partition
 from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
+from eventstore.replicas.role_names import KUBERNETES
 from projections.kubernetes.object_cache import ObjectCache
 from projections.kubernetes.object_events import Report, ignore
 from projections.kubernetes.object_names import OWN_LABELS
@@ -44,7 +45,6 @@ from schemas.resources.kinds import Kind
 
 logger = logging.getLogger(__name__)
 
-ROLE = "kubernetes"
 EVERY_S = 15.0
 """Minimum time between two writes of a status, unless a condition flips."""
 PASS_S = 1.0
@@ -278,7 +278,7 @@ class StatusActor:
 
     def _in_turn(self, name: str, request: Request) -> Plan:
         """The request if it is our turn, or else the remaining wait. Turns count from the first need of a write."""
-        now_s, rank = _now_s(), self._ranks.rank(f"{self.kind.plural}/{name}", ROLE)
+        now_s, rank = _now_s(), self._ranks.rank(f"{self.kind.plural}/{name}", KUBERNETES)
         left_s = self._needed_s.setdefault(name, now_s) + rank * TURN_S - now_s
         is_takeover = rank > 0 or now_s < self._unsure_until_s
         return Wait(left_s) if left_s > 0 else request._replace(is_takeover=is_takeover)

@@ -27,6 +27,7 @@ import msgspec
 from drivers.kubernetes.paused import PausedObjects
 from drivers.kubernetes.request_budget import RequestBudget
 from eventstore.backoff import backoff_ceiling
+from projections.kubernetes.resources.manifests import FIELD_MANAGER
 from schemas.kubernetes.api import CONFLICT, NOT_FOUND, TOO_MANY_REQUESTS, ApiError, KubernetesApi
 
 logger = logging.getLogger(__name__)
@@ -48,6 +49,7 @@ CONCURRENT = 4
 """Maximum concurrent requests; each request occupies a seat of the server's priority level."""
 POSITION_REFUSED = "logPosition must not go back"
 """The message of the CEL rule by which the server refuses an older status."""
+_APPLY = {"fieldManager": FIELD_MANAGER, "force": "true"}
 _BAD_REQUEST = 400
 _TOO_LARGE = 413
 _INVALID = 422
@@ -61,9 +63,10 @@ _OF_OBJECT = frozenset((CONFLICT, _BAD_REQUEST, _TOO_LARGE, _INVALID))
 
 class Request(NamedTuple):
     """A write of one object. `path` may name a subresource. A patch is a JSON patch; a delete has the object's uid as
-    body. With `is_takeover`, the object is read first, because another replica may have written it unseen."""
+    body. To apply means server-side apply of a manifest: fields of the plane are its own, whoever changed them. With
+    `is_takeover`, the object is read first, because another replica may have written it unseen."""
 
-    verb: Literal["create", "replace", "patch", "delete"]
+    verb: Literal["create", "replace", "patch", "apply", "delete"]
     path: str
     body: Any
     is_takeover: bool = False
@@ -270,6 +273,8 @@ class Writer:
                     answer = await self._api.replace(request.path, request.body)
                 case "patch":
                     answer = await self._api.patch(request.path, request.body, "json")
+                case "apply":
+                    answer = await self._api.patch(request.path, request.body, "apply", _APPLY)
                 case "delete":
                     await self._api.delete(request.path, uid=request.body)
         except ApiError as error:

@@ -11,6 +11,8 @@ from contextlib import asynccontextmanager
 from typing import NamedTuple, Protocol, TypeVar
 
 from drivers.backends.bmc import Unreachable
+from projections.field_checks import is_printable
+from projections.zones.dpus.decide import MAX_MESSAGE
 from projections.zones.dpus.phases import Step
 from projections.zones.rows import Dpu
 
@@ -35,11 +37,44 @@ class AttemptSuperseded(Exception):
     """The log names another attempt now: this attempt must no longer act or append."""
 
 
+class Calls(Protocol):
+    """Calls to hosts and stores, as an attempt at a step makes them, or somebody who cleans up after one."""
+
+    async def call(self, make: Callable[[], Awaitable[_Result]], *, alters: bool = True) -> _Result:
+        """Make one call within its time limit. A call that alters something waits until that is allowed."""
+        ...
+
+    async def report_wait(self, message: str, reported: str) -> str:
+        """Report what is waited for, unless it was reported last. Returns the message."""
+        ...
+
+
+class TimedCalls:
+    """The calls of an actor that has no attempt. `check` raises what ends its work."""
+
+    def __init__(self, check: Callable[[], None] = lambda: None, call_s: float = CallTiming().call_s) -> None:
+        self._check = check
+        self._call_s = call_s
+
+    async def call(self, make: Callable[[], Awaitable[_Result]], *, alters: bool = True) -> _Result:
+        self._check()
+        try:
+            async with asyncio.timeout(self._call_s):
+                return await make()
+        except TimeoutError:
+            raise Unreachable(f"host: no response within {self._call_s:g} s") from None
+
+    async def report_wait(self, message: str, reported: str) -> str:
+        return message
+
+
 class Attempt(NamedTuple):
-    """The context of an attempt. `check` raises AttemptSuperseded. `until_thawed` waits until the DPU's zone is not
-    frozen. `calls` limits the concurrent calls of this process; calls that take longer than `prompt_s` do not count.
+    """The context of an attempt. `name` is the DPU's. `check` raises AttemptSuperseded. `until_thawed` waits until
+    the DPU's zone is not frozen. `calls` limits the concurrent calls of this process; calls that take longer than
+    `prompt_s` do not count.
     """
 
+    name: str
     dpu: Dpu
     step: Step
     check: Callable[[], None]
@@ -47,6 +82,13 @@ class Attempt(NamedTuple):
     report_progress: Callable[[str, int], Awaitable[None]]
     calls: asyncio.Semaphore
     timing: CallTiming
+
+    async def report_wait(self, message: str, reported: str) -> str:
+        """Report what the attempt waits for, unless it was reported last. Returns the message."""
+        if message != reported:
+            line = "".join(char if is_printable(char) else " " for char in message[:MAX_MESSAGE])
+            await self.report_progress(line, 0)
+        return message
 
     async def call(self, make: Callable[[], Awaitable[_Result]], *, alters: bool = True) -> _Result:
         """Make one call to the device within its time limit, if this attempt is still current. A call that alters the

@@ -9,8 +9,9 @@ twice. A device that reports "done" is read again, since some devices report it 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from typing import TypeAlias
 
 from drivers.backends.bmc import Bmc, Connect, NeedsOperator, Reading, Task, TaskFailed
 from drivers.provisioning.attempts import Attempt
@@ -38,11 +39,22 @@ def token_of(dpu: Dpu) -> int:
     return dpu.began_ms * TOKENS_PER_MS + dpu.attempt
 
 
+UrlOf: TypeAlias = Callable[[str, str], Awaitable[str]]
+"""The URL where a DPU finds the image with this identity and its configuration; empty for an image that the device
+knows by its name. It may raise the errors of a device."""
+
+
+async def no_url(dpu: str, image: str) -> str:
+    """The URLs of a process without an image store."""
+    return ""
+
+
 class DeviceExecutor:
     """Executes steps as tasks of the device; `connect` returns the BMC at an address."""
 
-    def __init__(self, connect: Connect) -> None:
+    def __init__(self, connect: Connect, url_of: UrlOf = no_url) -> None:
         self._connect = connect
+        self._url_of = url_of
 
     async def run(self, attempt: Attempt) -> dict[str, str]:
         """Execute the step. Returns the facts that the device reports afterwards. Raises the device's errors, or
@@ -55,7 +67,8 @@ class DeviceExecutor:
         if not _is_rebooted(dpu, device):
             task = await _adopted(attempt, bmc, device)
             if task is None:
-                task = await attempt.call(partial(bmc.start, token, attempt.step.name, dpu.image))
+                url = await self._url_of(attempt.name, dpu.image) if dpu.phase == OS_INSTALLING else ""
+                task = await attempt.call(partial(bmc.start, token, attempt.step.name, dpu.image, url))
             await _follow(attempt, bmc, task)
             device = await attempt.call(partial(bmc.read, token), alters=False)
         _check_done(dpu, device)

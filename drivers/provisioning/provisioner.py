@@ -20,7 +20,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from random import Random
 from typing import Any, NamedTuple, TypeAlias
 
-from drivers.backends.bmc import SessionEnded, TaskFailed
+from drivers.backends.bmc import SessionEnded, TaskFailed, without_tokens
 from drivers.internal_events import InternalEvents
 from drivers.provisioning.attempts import Attempt, AttemptSuperseded, CallTiming, Executor
 from eventstore.errors import FatalError, PermanentError, TransientError
@@ -28,6 +28,7 @@ from eventstore.ids import internal_envelope
 from eventstore.log import FLEET_0, ZONES, Partition
 from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
+from eventstore.replicas.role_names import PROVISIONER
 from projections.field_checks import quoted
 from projections.fold_states import FoldStates
 from projections.zones.dpus.decide import LOST, MAX_MESSAGE
@@ -77,8 +78,17 @@ class _Step(NamedTuple):
 _Work: TypeAlias = Callable[[_Step], Coroutine[Any, Any, None]]
 
 
+Accepts: TypeAlias = Callable[[str, Dpu], bool]
+"""Whether this process can execute the step of a DPU: it may have no connection to the cluster of its host."""
+
+
+def _accept_all(dpu: str, row: Dpu) -> bool:
+    return True
+
+
 class Provisioner:
-    """Provisions the DPUs of every partition of topic zones until `run` is cancelled.
+    """Provisions the DPUs of every partition of topic zones until `run` is cancelled. It takes only steps that
+    `accepts` allows, and takes turns with the other replicas of its role.
 
     `under_way` counts the DPUs with an attempt in this process. `ended` counts attempts by phase and result: done,
     abandoned (superseded by another attempt), lost (the actor's beacon is missing), or the kind of the failure.
@@ -93,7 +103,10 @@ class Provisioner:
         now_ms: Callable[[], int],
         rng: Random,
         settings: ProvisionerSettings = _SETTINGS,
+        accepts: Accepts = _accept_all,
+        role: str = PROVISIONER,
     ) -> None:
+        self._accepts = accepts
         self.ended: Counter[tuple[str, str]] = Counter()
         self.under_way = 0
         self._replica = replica
@@ -105,7 +118,7 @@ class Provisioner:
         self._now_ms = now_ms
         self._rng = rng
         self._settings = settings
-        self.internal_events = InternalEvents(replica, ranks, "provisioner")
+        self.internal_events = InternalEvents(replica, ranks, role)
         self._calls = asyncio.Semaphore(settings.calls_at_once)
         self._actor = f"{replica.name}#{now_ms():x}{rng.getrandbits(16):04x}"
         self._busy: dict[Partition, set[str]] = {partition: set() for partition in replica.partitions(ZONES)}
@@ -144,6 +157,9 @@ class Provisioner:
         for name in sorted(state.dpu_index.open.keys() - busy):
             step = _Step(partition, name, state.dpus.rows[name])
             if step.dpu.paused:
+                continue
+            if not self._accepts(name, step.dpu):
+                waits.append(self._settings.idle_check_s)
                 continue
             if self._is_frozen(step):
                 waits.append(self._settings.idle_check_s)
@@ -209,7 +225,7 @@ class Provisioner:
         except (AttemptSuperseded, SessionEnded) as error:
             self.ended[step.dpu.phase, "abandoned"] += 1
             logger.info(
-                "step abandoned: its attempt was superseded or its session ended", extra=_about(step, str(error))
+                "step abandoned: its attempt was superseded or its session ended", extra=_about(step, _shortened(error))
             )
             await self._replica.fold_waits.wait_for(
                 lambda: self._moved(step), step.partition, timeout_s=self._settings.landing_s
@@ -238,15 +254,18 @@ class Provisioner:
 
         async def report_progress(task: str, percent: int) -> None:
             check()
-            await self.internal_events.append(step.partition, step.dpu.zone, StepProgressed(*about, task, percent))
+            await self.internal_events.append(
+                step.partition, step.dpu.zone, StepProgressed(*about, without_tokens(task), percent)
+            )
 
         try:
             row = _row_of(step)
             async with asyncio.timeout(max(0.0, self._left_s(step))):
                 attempt = Attempt(
-                    step.dpu, row, check, until_thawed, report_progress, self._calls, self._settings.calls
+                    step.name, step.dpu, row, check, until_thawed, report_progress, self._calls, self._settings.calls
                 )
-                return StepSucceeded(*about, dict(await self._executors[row.executor].run(attempt)))
+                facts = await self._executors[row.executor].run(attempt)
+                return StepSucceeded(*about, {key: without_tokens(value) for key, value in facts.items()})
         except SessionEnded:
             raise
         except TimeoutError:
@@ -332,8 +351,9 @@ def _row_of(step: _Step) -> Step:
 
 
 def _shortened(error: Exception) -> str:
-    """A failure's text, truncated to the length that the fold stores: a device's text has no limit."""
-    return str(error)[:MAX_MESSAGE]
+    """A failure's text, truncated to the length that the fold stores: a device's text has no limit. It may repeat the
+    URL of a download, whose token is a secret."""
+    return without_tokens(str(error))[:MAX_MESSAGE]
 
 
 def _about(step: _Step, reason: str = "") -> dict[str, object]:

@@ -63,12 +63,14 @@ class DeliveryState(NamedTuple):
     since: int = 0
     """The zone's version when the link began. Latencies of older versions are not measured here, because another relay
     may have sent them."""
+    stage: int = 0
+    """The released stage of a staged change that the DPU belongs to; 0 for none."""
 
 
-def arrived(status: TableStatus, target: Target, known: bytes | None) -> DeliveryState:
+def arrived(status: TableStatus, target: Target, known: bytes | None, stage: int = 0) -> DeliveryState:
     """The state of a DPU that has just sent a Hello. `known` is the digest of its version, if that version is known."""
     wrong = known is not None and status.epoch == target.epoch and known != status.digest
-    return DeliveryState(*status[1:], sent=status.applied, repair=wrong, since=target.version)
+    return DeliveryState(*status[1:], sent=status.applied, repair=wrong, since=target.version, stage=stage)
 
 
 def due(state: DeliveryState, target: Target, now: float) -> Due:
@@ -114,6 +116,7 @@ def after_ack(state: DeliveryState, status: TableStatus, epoch: int, known: byte
         failures=0 if fine else state.failures,
         not_before=0.0 if fine else state.not_before,
         since=state.since,
+        stage=state.stage,
     )
 
 

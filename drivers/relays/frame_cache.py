@@ -41,32 +41,32 @@ class FrameCache:
         self._frames: OrderedDict[tuple[object, int, int], EncodedFrame] = OrderedDict()
         self._bytes = 0
 
-    def frame(self, zone: str, current: CurrentTable, since: int) -> EncodedFrame:
-        """The frame from version `since` (0: the empty table) to the zone's current version.
+    def frame(self, zone: str, current: CurrentTable, since: int, stage: int = 0) -> EncodedFrame:
+        """The frame from version `since` (0: the empty table) to the current version of a zone's DPUs of a stage.
 
         `current` is the caller's last read of the zone. If the cache has no frame to `current`, the frame is computed
         from the present folds. The computed frame may lead to a later version than `current`. It is cached under the
         zone's present rule list.
         """
         frame = self._frames.get((current.key, current.version, since))
-        return frame or self._get_or_encode(zone, self._source.current(zone, current.version), since)
+        return frame or self._get_or_encode(zone, self._source.current(zone, current.version, stage), since, stage)
 
-    def _get_or_encode(self, zone: str, now: CurrentTable, since: int) -> EncodedFrame:
+    def _get_or_encode(self, zone: str, now: CurrentTable, since: int, stage: int) -> EncodedFrame:
         key = (now.key, now.version, since)
         frame = self._frames.get(key)
         if frame is None:
-            frame = self._encode(zone, now, since)
+            frame = self._encode(zone, now, since, stage)
             self._frames[key] = frame
             self._bytes += _cost(frame)
             while self._bytes > CACHE_BYTES_MAX and len(self._frames) > 1:
                 self._bytes -= _cost(self._frames.popitem(last=False)[1])
         return frame
 
-    def _encode(self, zone: str, now: CurrentTable, since: int) -> EncodedFrame:
-        delta = self._source.delta(zone, since) if since else self._source.snapshot(zone)
+    def _encode(self, zone: str, now: CurrentTable, since: int, stage: int) -> EncodedFrame:
+        delta = self._source.delta(zone, since, stage) if since else self._source.snapshot(zone, stage)
         large = delta is not None and size(delta) > max(SMALL_BYTES, PREFIX_BYTES * now.prefixes)
         if delta is None or (since and large):
-            return self._get_or_encode(zone, now, 0)
+            return self._get_or_encode(zone, now, 0, stage)
         self.encoded += 1
         data = relay_messages.encode_frame(self._source.epoch, delta)
         return EncodedFrame(data, delta.to_version, delta.from_version == 0)

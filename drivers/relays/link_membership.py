@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 from drivers.relays import delivery_state
 from drivers.relays.delivery_state import DeliveryState, DeliveryStates
+from drivers.relays.link_networks import LinkNetworks
 from drivers.relays.numbering import Numbering
 from drivers.relays.rule_source import RuleSource
 from drivers.relays.served_zone import ServedZone
@@ -45,10 +46,23 @@ class LinkMembership:
         self._on_empty = on_empty
         self._peer = peer
         self._registrations: object = None
+        self._cohorts: object = None
+        self.networks: LinkNetworks | None = None
+        """The network documents of the link's DPUs, if the relay serves any."""
+
+    def is_served(self, dpu: str) -> bool:
+        """Whether this link serves a DPU now."""
+        return self._zone.links.get(dpu, (None, 0))[0] is self
+
+    def note_network(self, number: int) -> None:
+        """The wanted network document of a DPU may have changed."""
+        if self.networks is not None:
+            self.networks.note(number)
 
     def handle_hello(self, hello: Hello, now_ms: int) -> list[Unserved]:
         """Add the DPUs of a Hello; returns the unserved ones. Raises ProtocolError if there are too many."""
         named = self.numbering.add(hello.dpus)
+        self.follow_stages()
         unserved = self.attach(hello.dpus)
         return unserved + self._add(named & ~union(part.dpus for part in unserved), hello.statuses, now_ms)
 
@@ -88,7 +102,7 @@ class LinkMembership:
         mask = self.numbering.mask_of(dpus)
         for state, members in self.delivery_states.dpus.items():
             if members & mask:
-                self._report(members & mask, state, now_ms)
+                self._report(members & mask, state, now_ms, state.stage)
 
     def detach(self, number: int) -> None:
         """Remove a DPU that another link has taken over."""
@@ -101,7 +115,7 @@ class LinkMembership:
         """End the link: remove its DPUs from the zone, and store the last reported versions of served DPUs."""
         held = self.reported_tables()
         for name in self.numbering.names:
-            if self._zone.links.get(name, (None, 0))[0] is self:
+            if self.is_served(name):
                 del self._zone.links[name]
                 self._zone.ahead_of_log.pop(name, None)  # another relay may have a newer report by now
                 if name in held:
@@ -133,16 +147,41 @@ class LinkMembership:
                 unserved.append(Unserved(members, reason, self._retry_ms()))
                 continue
             self._note_regressions(members, (status.epoch, status.applied))
-            known = self._zone.digest(status.applied)
-            self.delivery_states.put(members, delivery_state.arrived(status, target, known))
-            self._report(members, status, now_ms)
+            for stage, part in self._by_stage(members):
+                known = self._zone.digest(status.applied, stage)
+                state = delivery_state.arrived(status, self._zone.target_of(stage), known, stage)
+                self.delivery_states.put(part, state)
+                self._report(part, status, now_ms, stage)
         return unserved
 
-    def _report(self, dpus: int, has: TableStatus | DeliveryState, now_ms: int) -> None:
+    def follow_stages(self) -> None:
+        """Give each DPU the stage of a staged change that it belongs to, as far as the log was read."""
+        cohorts = self._zone.follow_stages()
+        if cohorts is self._cohorts:  # the common case, before every frame
+            return
+        self._cohorts = cohorts
+        for state, members in [*self.delivery_states.dpus.items()]:
+            for stage, part in self._by_stage(members):
+                if stage != state.stage:
+                    self.delivery_states.change(part, partial(DeliveryState._replace, stage=stage))
+
+    def _by_stage(self, dpus: int) -> Iterator[tuple[int, int]]:
+        """The stages of these DPUs, each with its DPUs."""
+        rest = dpus
+        stages: dict[int, int] = {}
+        for number in numbers_of(dpus) if self._zone.cohorts else ():
+            stage = self._zone.cohorts.get(self.numbering.name_of(number), 0)
+            stages[stage] = stages.get(stage, 0) | 1 << number
+            rest &= ~(1 << number)
+        if rest:
+            stages[0] = stages.get(0, 0) | rest
+        yield from stages.items()
+
+    def _report(self, dpus: int, has: TableStatus | DeliveryState, now_ms: int, stage: int = 0) -> None:
         """Report the tables of these DPUs if their digest equals the digest of that version in the log."""
-        if has.epoch == self._zone.target.epoch and has.digest == self._zone.digest(has.applied):
+        if has.epoch == self._zone.target.epoch and has.digest == self._zone.digest(has.applied, stage):
             levels = (has.received, has.applied, has.in_hardware)
-            self._zone.report_levels(levels, self.numbering.bitmap_of(dpus), now_ms)
+            self._zone.report_levels(levels, self.numbering.bitmap_of(dpus), now_ms, stage)
 
     def _note_regressions(self, dpus: int, has: tuple[int, int]) -> None:
         """Record the DPUs among these that returned with an older table than before."""

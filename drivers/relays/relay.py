@@ -24,6 +24,9 @@ from drivers.relays.admission import LinkAdmission
 from drivers.relays.delivery_hooks import DeliveryHooks
 from drivers.relays.frame_cache import FrameCache
 from drivers.relays.latency import LatencyHistogram
+from drivers.relays.link_networks import EncodedNetworks
+from drivers.relays.network_reports import NetworkReport
+from drivers.relays.network_source import NetworkSource
 from drivers.relays.rule_source import RuleSource
 from drivers.relays.served_zone import ServedZone, log_freezes
 from drivers.relays.sessions import Session, SessionContext
@@ -49,6 +52,8 @@ TICK_S = 1.0
 GATHER_S = 0.15
 """Messages of DPUs within this time are reported together."""
 REPORTS_AT_ONCE = 16
+NETWORK_REPORT_S = 0.5
+"""Interval of a zone's reports about network documents."""
 PIECE_BYTES = 4096
 """Bytes that count as one message: a large message counts as several."""
 TURN_PIECES = 16
@@ -87,6 +92,7 @@ class Relay:
         rng: random.Random,
         settings: RelaySettings = DEFAULTS,
         delivery: DeliveryHooks | None = None,
+        networks: NetworkSource | None = None,
     ) -> None:
         self.name = name
         self.latency = {level: LatencyHistogram() for level in Level}
@@ -102,6 +108,13 @@ class Relay:
         self._settings = settings
         self._delivery = delivery
         self._context = SessionContext(source, self.frame_cache, loop.time, now_ms, rng, settings.heartbeat_s)
+        self._networks = networks
+        self._network_news = asyncio.Event()
+        if networks is not None:
+            encoded = EncodedNetworks(networks)
+            self._context = self._context._replace(
+                networks=networks, encoded_networks=encoded, on_network_news=self._network_news.set
+            )
 
     async def run(self) -> None:
         """Distribute tables and append reports until cancelled."""
@@ -109,6 +122,9 @@ class Relay:
             tasks.create_task(self._distribute())
             tasks.create_task(self._tick())
             tasks.create_task(self._report())
+            if self._networks is not None:
+                tasks.create_task(self._distribute_networks(self._networks))
+                tasks.create_task(self._report_networks(self._networks))
 
     def admit(self, who: str, *, is_one_dpu: bool) -> float:
         """Return 0 to admit a new link of an identity, or the seconds until a retry."""
@@ -225,6 +241,47 @@ class Relay:
             if self._context.now() - began > SLICE_S:
                 await asyncio.sleep(0)
                 began = self._context.now()
+
+    # --- network documents --------------------------------------------------------------------------------------------
+
+    async def _distribute_networks(self, source: NetworkSource) -> None:
+        while True:
+            await source.changed()
+            for zone in list(self.zones.values()):
+                zone.network_revision, names = source.since(zone.name, zone.network_revision)
+                if names is None:
+                    for session in zone.sessions:
+                        session.note_all_networks()
+                for link, number in filter(None, map(zone.links.get, names or ())):
+                    link.note_network(number)
+                if names is None or names:
+                    await self._send_due(list(zone.sessions))
+
+    async def _report_networks(self, source: NetworkSource) -> None:
+        """Report what agents say of their documents, at most once per interval and zone."""
+        while True:
+            await self._network_news.wait()
+            await asyncio.sleep(NETWORK_REPORT_S)
+            self._network_news.clear()
+            for zone in list(self.zones.values()):
+                links = [each.networks for each in zone.sessions if each.networks is not None]
+                if not any(link.has_news for link in links):
+                    continue
+                report = NetworkReport(links)
+                if report:
+                    await self._report_network(source, zone.name, report)
+
+    async def _report_network(self, source: NetworkSource, zone: str, report: NetworkReport) -> None:
+        try:
+            await source.report(report.event(zone, self.name, self._context.now_ms()))
+        except TransientError as error:
+            logger.warning("zone %s: network report not acknowledged, retrying: %s", zone, error)
+            self._network_news.set()
+        except PermanentError as error:  # a repeated append would be refused again
+            logger.error("zone %s: network report dropped, the log rejected it: %s", zone, error)
+            report.landed()
+        else:
+            report.landed()
 
     # --- timers -------------------------------------------------------------------------------------------------------
 

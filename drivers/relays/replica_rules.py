@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from drivers.relays.rule_source import CurrentTable
 from eventstore.log import FLEET, INSTALLS
@@ -13,6 +13,7 @@ from projections.rules.rule import Delta
 from schemas.events import InstallsReported
 
 REPORT_S = 5.0
+NO_COHORTS: Mapping[str, int] = {}
 
 
 class ReplicaRules:
@@ -24,6 +25,8 @@ class ReplicaRules:
         self._watch = replica.watch(FLEET)
         self._cache: dict[tuple[object, int, int], CurrentTable] = {}
         """Results of `current` since the last change, by list, version and base version."""
+        self._cohorts: dict[str, tuple[object, object, Mapping[str, int]]] = {}
+        """The cohorts of each zone, with the parts of the fold that they were computed from."""
 
     @property
     def epoch(self) -> int:
@@ -37,24 +40,35 @@ class ReplicaRules:
         self._cache.clear()
         return is_changed
 
-    def current(self, zone: str, since: int) -> CurrentTable:
+    def current(self, zone: str, since: int, stage: int = 0) -> CurrentTable:
         """The current table; one shared object for all zones with the same rule list, because a relay caches a thousand
         versions for each of hundreds of zones.
         """
         fleet = self._states.fleet
-        now = table(fleet, zone)
+        now = table(fleet, zone, stage)
         asked = (now.key, now.version, since)
         if (cached := self._cache.get(asked)) is None:
             prefixes = sum(found.prefixes.size() for found in now.sets)
-            cached = CurrentTable(now.version, now.digest, now.key, earliest_since(fleet, zone, since), prefixes)
+            cached = CurrentTable(now.version, now.digest, now.key, earliest_since(fleet, zone, since, stage), prefixes)
             self._cache[asked] = cached
         return cached
 
-    def delta(self, zone: str, since: int) -> Delta | None:
-        return delta(self._states.fleet, zone, since)
+    def delta(self, zone: str, since: int, stage: int = 0) -> Delta | None:
+        return delta(self._states.fleet, zone, since, stage)
 
-    def snapshot(self, zone: str) -> Delta:
-        return snapshot(self._states.fleet, zone)
+    def snapshot(self, zone: str, stage: int = 0) -> Delta:
+        return snapshot(self._states.fleet, zone, stage)
+
+    def cohorts(self, zone: str) -> Mapping[str, int]:
+        fleet = self._states.fleet
+        if fleet.staged is None or not fleet.staged.cohorts:
+            self._cohorts.clear()
+            return NO_COHORTS
+        sources = fleet.staged.released, fleet.staged_dpus.rows.get(zone)
+        known = self._cohorts.get(zone)
+        if known is None or known[0] is not sources[0] or known[1] is not sources[1]:
+            known = self._cohorts[zone] = (*sources, fleet.cohorts_of(zone))
+        return known[2]
 
     def is_frozen(self, zone: str) -> bool:
         return self._states.fleet.is_frozen(zone)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from projections.rules.rule import Delta
@@ -39,17 +39,22 @@ class RuleSource(Protocol):
         """Wait until the log was read further. Returns whether tables or freezes may have changed since."""
         ...
 
-    def current(self, zone: str, since: int) -> CurrentTable:
-        """The zone's current table; `earliest_ms` is the append time of the earliest change after version `since`.
-        Zones with the same rule list share the result.
+    def current(self, zone: str, since: int, stage: int = 0) -> CurrentTable:
+        """The current table of a zone's DPUs of a stage; `earliest_ms` is the append time of the earliest change after
+        version `since`. Zones with the same rule list share the result.
         """
         ...
 
-    def delta(self, zone: str, since: int) -> Delta | None:
+    def delta(self, zone: str, since: int, stage: int = 0) -> Delta | None:
         """The delta from version `since` to the current version; None if `since` is too old to be known."""
         ...
 
-    def snapshot(self, zone: str) -> Delta: ...
+    def snapshot(self, zone: str, stage: int = 0) -> Delta: ...
+
+    def cohorts(self, zone: str) -> Mapping[str, int]:
+        """The DPUs of a zone that have a released stage of a staged change, each with its stage. All others are in
+        stage 0. As long as nothing changes, it is the same object."""
+        ...
 
     def is_frozen(self, zone: str) -> bool: ...
 

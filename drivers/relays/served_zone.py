@@ -8,7 +8,7 @@ minute. It does not limit a DPU that keeps up, because a small table under many 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
@@ -70,6 +70,9 @@ class DpuLink(Protocol):
     def detach(self, number: int) -> None:
         """Remove a DPU that another link has taken over."""
 
+    def note_network(self, number: int) -> None:
+        """The wanted network document of a DPU may have changed."""
+
 
 class ServedZone(Generic[S]):
     """One served zone. Sessions (S) are stored here in order; only `sessions` knows their type."""
@@ -96,19 +99,56 @@ class ServedZone(Generic[S]):
         """The last reported (epoch, version) of each disconnected DPU."""
         self.ahead_of_log: dict[str, tuple[int, int]] = {}
         """The (epoch, version) of each DPU with a table newer than the restored log."""
+        self.network_revision = -1
+        """The revision of the zone's network documents that its links know."""
         self._source = source
         self._latency = latency
-        self._versions: dict[int, CurrentTable] = {}
-        """The last tables of this zone by version. Zones with the same rule list share these objects, see
+        self.cohorts = source.cohorts(name)
+        """The DPUs with a released stage of a staged change, each with its stage."""
+        self._has_new_stages = False
+        self._tables = {stage: source.current(name, 0, stage) for stage in sorted({0, *self.cohorts.values()})}
+        """The current table of each stage."""
+        self._versions: dict[int, dict[int, CurrentTable]] = {stage: {} for stage in self._tables}
+        """The last tables of this zone by stage and version. Zones with the same rule list share these objects, see
         `RuleSource.current`."""
-        self.current: CurrentTable = source.current(name, 0)
         self.frozen = source.is_frozen(name)
-        self._remember(self.current)
+        for stage, current in self._tables.items():
+            self._remember(stage, current)
+
+    @property
+    def current(self) -> CurrentTable:
+        """The current table of DPUs without a stage."""
+        return self._tables[0]
+
+    def current_of(self, stage: int) -> CurrentTable:
+        """The current table of the DPUs of a stage; a stage that has ended has that of all others."""
+        return self._tables.get(stage, self._tables[0])
 
     @property
     def target(self) -> Target:
-        """The target of the zone's DPUs, as far as the log was read."""
-        return Target(self._source.epoch, self.current.version, self.current.digest)
+        """The target of the zone's DPUs without a stage, as far as the log was read."""
+        return self.target_of(0)
+
+    def target_of(self, stage: int) -> Target:
+        """The target of the DPUs of a stage."""
+        current = self.current_of(stage)
+        return Target(self._source.epoch, current.version, current.digest)
+
+    def follow_stages(self) -> Mapping[str, int]:
+        """The DPUs with a released stage, as far as the log was read; the tables of stages follow. It must precede
+        every read of a table: a DPU of a stage that has just been released must get no further table of its zone."""
+        cohorts = self._source.cohorts(self.name)
+        if cohorts is self.cohorts:
+            return cohorts
+        self.cohorts, self._has_new_stages = cohorts, True
+        stages = {0, *cohorts.values()}
+        for stage in sorted(stages - self._tables.keys()):
+            self._versions[stage] = dict(self._versions[0])  # until its release, a stage has the tables of the zone
+            self._tables[stage] = self._source.current(self.name, self._tables[0].version, stage)
+            self._remember(stage, self._tables[stage])
+        for stage in self._tables.keys() - stages:
+            del self._tables[stage], self._versions[stage]
+        return cohorts
 
     @property
     def is_frozen_now(self) -> bool:
@@ -119,36 +159,43 @@ class ServedZone(Generic[S]):
 
     def refresh(self) -> bool:
         """Read the table and the freeze again. Returns whether either has changed."""
-        before = self.current, self.frozen
-        found = self._source.current(self.name, self.current.version)
-        if found.version == self.current.version:
-            found = found._replace(earliest_ms=self.current.earliest_ms)
-        self.current, self.frozen = found, self._source.is_frozen(self.name)
-        self._remember(found)
-        return before != (self.current, self.frozen)
+        self.follow_stages()
+        before = dict(self._tables), self.frozen
+        for stage, current in self._tables.items():
+            found = self._source.current(self.name, current.version, stage)
+            if found.version == current.version:
+                found = found._replace(earliest_ms=current.earliest_ms)
+            self._tables[stage] = found
+            self._remember(stage, found)
+        self.frozen = self._source.is_frozen(self.name)
+        is_changed = self._has_new_stages or before != (self._tables, self.frozen)
+        self._has_new_stages = False
+        return is_changed
 
     def remember_latest(self) -> None:
         """Store the version that the folds have reached since `refresh`, before a frame that leads to it is sent: the
         answers of DPUs will name this version.
         """
-        self._remember(self._source.current(self.name, self.current.version))
+        for stage, current in self._tables.items():
+            self._remember(stage, self._source.current(self.name, current.version, stage))
 
-    def _remember(self, seen: CurrentTable) -> None:
-        if seen.version and seen.version not in self._versions:
-            self._versions[seen.version] = seen
-            while len(self._versions) > VERSIONS_MAX:
-                del self._versions[next(iter(self._versions))]
+    def _remember(self, stage: int, seen: CurrentTable) -> None:
+        versions = self._versions[stage]
+        if seen.version and seen.version not in versions:
+            versions[seen.version] = seen
+            while len(versions) > VERSIONS_MAX:
+                del versions[next(iter(versions))]
 
-    def digest(self, version: int) -> bytes | None:
-        """The digest of a version, if it was seen here."""
+    def digest(self, version: int, stage: int = 0) -> bytes | None:
+        """The digest of a version of a stage's table, if it was seen here."""
         if not version:
             return NO_DIGEST
-        seen = self._versions.get(version)
+        seen = self._versions.get(stage, {}).get(version)
         return seen.digest if seen else None
 
     def lacking_since_ms(self, version: int) -> int:
         """Append time of the earliest seen change that a DPU with this version lacks; 0 if there is none."""
-        later = (seen.earliest_ms for known, seen in self._versions.items() if known > version)
+        later = (seen.earliest_ms for known, seen in self._versions[0].items() if known > version)
         return min(later, default=0)
 
     def record(self, move: Transition, ordinals: BitMap, now_ms: int) -> None:
@@ -162,8 +209,9 @@ class ServedZone(Generic[S]):
             (Level.IN_HARDWARE, before.in_hardware, after.in_hardware),
         )
         step, waited_ms = (0, 0), None
+        versions = self._versions.get(after.stage, self._versions[0])
         for level, older, newer in levels:
-            if newer == older or (seen := self._versions.get(newer)) is None:
+            if newer == older or (seen := versions.get(newer)) is None:
                 continue
             self.pending.reach(newer, level, ordinals, seen.earliest_ms, now_ms)
             if self.delivery is not None:
@@ -171,28 +219,31 @@ class ServedZone(Generic[S]):
             if newer <= older:
                 continue
             if step != (older, newer):  # the versions of most changes are the same at every level
-                step, waited_ms = (older, newer), self._waited_ms(max(older, after.since), newer, now_ms)
+                step, waited_ms = (older, newer), _waited_ms(versions, max(older, after.since), newer, now_ms)
             if waited_ms is not None:
                 self._latency[level].add(waited_ms, len(ordinals))
 
-    def report_levels(self, level_versions: tuple[int, int, int], ordinals: BitMap, now_ms: int) -> None:
+    def report_levels(
+        self, level_versions: tuple[int, int, int], ordinals: BitMap, now_ms: int, stage: int = 0
+    ) -> None:
         """Report the versions of DPUs that have just connected: the relay that served them before may not have reported
         them.
         """
         for level, version in zip(Level, level_versions, strict=True):
-            if (seen := self._versions.get(version)) is not None:
+            if (seen := self._versions.get(stage, {}).get(version)) is not None:
                 self.pending.reach(version, level, ordinals, seen.earliest_ms, now_ms)
 
-    def _waited_ms(self, older: int, newer: int, now_ms: int) -> int | None:
-        """The latency of the oldest change among those that DPUs received with this step."""
-        earliest_ms = None
-        for version in reversed(self._versions):
-            if version <= older:
-                break
-            if version <= newer:
-                seen_ms = self._versions[version].earliest_ms
-                earliest_ms = seen_ms if earliest_ms is None else min(earliest_ms, seen_ms)
-        return None if earliest_ms is None else now_ms - earliest_ms
+
+def _waited_ms(versions: dict[int, CurrentTable], older: int, newer: int, now_ms: int) -> int | None:
+    """The latency of the oldest change among those that DPUs received with this step."""
+    earliest_ms = None
+    for version in reversed(versions):
+        if version <= older:
+            break
+        if version <= newer:
+            seen_ms = versions[version].earliest_ms
+            earliest_ms = seen_ms if earliest_ms is None else min(earliest_ms, seen_ms)
+    return None if earliest_ms is None else now_ms - earliest_ms
 
 
 def log_freezes(changed: Sequence[ServedZone[S]], frozen_before: Collection[str]) -> None:

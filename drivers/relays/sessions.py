@@ -13,13 +13,15 @@ from functools import partial
 from typing import NamedTuple
 
 from drivers.relays import delivery_state
-from drivers.relays.delivery_state import DeliveryState, Transition
+from drivers.relays.delivery_state import DeliveryState, Target, Transition
 from drivers.relays.frame_cache import FrameCache
 from drivers.relays.link_membership import LinkMembership
+from drivers.relays.link_networks import RESEND_HEARTBEATS, EncodedNetworks, LinkNetworks
+from drivers.relays.network_source import NetworkSource
 from drivers.relays.rule_source import RuleSource
 from drivers.relays.served_zone import DpuRateLimiter, ServedZone
 from drivers.wire import relay_messages
-from drivers.wire.agent_messages import Ack, FromAgent, Heartbeat, Hello, Refusal
+from drivers.wire.agent_messages import Ack, FromAgent, Heartbeat, Hello, NetworkAck, Refusal
 from drivers.wire.links import Link
 from drivers.wire.protocol import ProtocolError, TableStatus, numbers_of
 from drivers.wire.relay_messages import HeartbeatReply, Unserved, Welcome
@@ -39,6 +41,9 @@ class SessionContext(NamedTuple):
     now_ms: Callable[[], int]
     rng: random.Random
     heartbeat_s: float
+    networks: NetworkSource | None = None
+    encoded_networks: EncodedNetworks | None = None
+    on_network_news: Callable[[], None] | None = None
 
 
 def _check_speaks_for(hello: Hello, only: str) -> None:
@@ -65,6 +70,7 @@ class Session:
         self._membership = LinkMembership(zone, context.source, context.rng, link.abort, link.peer)
         self._numbering = self._membership.numbering
         self._delivery_states = self._membership.delivery_states
+        self.networks = self._membership.networks = self._link_networks()
         zone.sessions[self] = None
 
     def handle(self, message: FromAgent) -> None:
@@ -84,8 +90,16 @@ class Session:
                 for status in message.statuses:
                     self._handle_heartbeat(status)
                 self._membership.report_again(moved, self._context.now_ms())
-                target = self.zone.target
+                if self.networks is not None:
+                    self.networks.handle_statuses(message.networks)
+                target = self._target()
                 self.link.send(relay_messages.encode(HeartbeatReply(target.epoch, target.version, self.zone.frozen)))
+            case NetworkAck() if self.networks is not None:
+                self.networks.handle_statuses(message.statuses)
+                for refused in message.refusals:
+                    self.networks.handle_refusal(refused, self._context.now())
+            case NetworkAck():
+                raise ProtocolError("network_ack: this relay has sent no network document")
         self.send_due()
 
     def handle_hello(self, hello: Hello) -> None:
@@ -96,21 +110,27 @@ class Session:
                 f"hello.zone: {quoted(hello.zone)} is not {quoted(self.zone.name)}, the zone of this link's first hello"
             )
         self._send_welcome(self._membership.handle_hello(hello, self._context.now_ms()))
+        if self.networks is not None:
+            self.networks.handle_hello(hello)
         named, now = self._numbering.mask_of(hello.dpus), self._context.now()
         for state, members in list(self._delivery_states.dpus.items()):
             if state.applied and members & named:
                 self._limited(self.zone.unsent_version_limiter, members & named, now)
 
     def send_due(self) -> None:
-        """Send the due frames."""
-        now, target = self._context.now(), self.zone.target
+        """Send the due frames and network documents."""
+        if self.networks is not None:
+            self.networks.send_due(self._context.now())
+        self._membership.follow_stages()
+        now = self._context.now()
         for state, dpus in list(self._delivery_states.dpus.items()):
+            target = self.zone.target_of(state.stage)
             due = delivery_state.due(state, target, now)
             if due == "nothing" or self.link.backlog > BACKLOG_BYTES or self.zone.is_frozen_now:
                 continue
-            frame = self._context.frame_cache.frame(
-                self.zone.name, self.zone.current, state.sent if due == "delta" else 0
-            )
+            since = state.sent if due == "delta" else 0
+            current = self.zone.current_of(state.stage)
+            frame = self._context.frame_cache.frame(self.zone.name, current, since, state.stage)
             if frame.is_snapshot and state.in_flight:
                 continue
             if frame.version != target.version:
@@ -129,6 +149,11 @@ class Session:
                     allowed, partial(delivery_state.after_send, version=frame.version, now=now)
                 )
 
+    def note_all_networks(self) -> None:
+        """The wanted network documents of all DPUs of the link may have changed."""
+        if self.networks is not None:
+            self.networks.note_all()
+
     def states(self) -> Iterator[tuple[DeliveryState, int]]:
         """The delivery states of the link's DPUs, each with its number of DPUs."""
         for state, dpus in self._delivery_states.dpus.items():
@@ -143,19 +168,39 @@ class Session:
         self.zone.sessions.pop(self, None)
         self._membership.end()
 
+    def _link_networks(self) -> LinkNetworks | None:
+        context, membership = self._context, self._membership
+        if context.networks is None or context.encoded_networks is None or context.on_network_news is None:
+            return None
+        return LinkNetworks(
+            self.link,
+            self.zone,
+            membership.numbering,
+            context.encoded_networks,
+            context.networks,
+            is_served=membership.is_served,
+            on_news=context.on_network_news,
+            rng=context.rng,
+            resend_s=RESEND_HEARTBEATS * context.heartbeat_s,
+        )
+
     # --- messages of DPUs ---------------------------------------------------------------------------------------------
 
     def _handle_ack(self, status: TableStatus) -> None:
-        epoch, known = self._context.source.epoch, self.zone.digest(status.applied)
-        self._record(
-            self._delivery_states.change(status.dpus, lambda s: delivery_state.after_ack(s, status, epoch, known))
+        epoch, digest, version = self._context.source.epoch, self.zone.digest, status.applied
+        moves = self._delivery_states.change(
+            status.dpus, lambda s: delivery_state.after_ack(s, status, epoch, digest(version, s.stage))
         )
+        self._record(moves)
 
     def _handle_heartbeat(self, status: TableStatus) -> None:
-        epoch, known = self._context.source.epoch, self.zone.digest(status.applied)
+        epoch, digest, version = self._context.source.epoch, self.zone.digest, status.applied
         lost_before = float("-inf") if self.link.backlog else self._context.now() - 2 * self._context.heartbeat_s
         moves = self._delivery_states.change(
-            status.dpus, lambda s: delivery_state.after_heartbeat(s, status, epoch, known, lost_before=lost_before)
+            status.dpus,
+            lambda s: delivery_state.after_heartbeat(
+                s, status, epoch, digest(version, s.stage), lost_before=lost_before
+            ),
         )
         self._record(moves)
 
@@ -198,7 +243,12 @@ class Session:
                 self._delivery_states.change(1 << number, partial(delivery_state.after_wait, until=now + wait_s))
         return dpus
 
+    def _target(self) -> Target:
+        """The target of the link's DPUs; that of DPUs without a stage if they have different ones."""
+        stages = {state.stage for state in self._delivery_states.dpus}
+        return self.zone.target_of(stages.pop() if len(stages) == 1 else 0)
+
     def _send_welcome(self, unserved: Sequence[Unserved]) -> None:
-        target, beat_ms = self.zone.target, round(self._context.heartbeat_s * 1000)
+        target, beat_ms = self._target(), round(self._context.heartbeat_s * 1000)
         welcome = Welcome(target.epoch, target.version, self.zone.frozen, beat_ms, unserved)
         self.link.send(relay_messages.encode(welcome))

@@ -1,14 +1,15 @@
-"""The messages of agents to relays: Hello, Ack and Heartbeat. Agents encode them; relays decode and validate them."""
+"""The messages of agents to relays: Hello, Ack, Heartbeat and NetworkAck. Agents encode them; relays decode and
+validate them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from google.protobuf.message import DecodeError
 
 from drivers.wire import protocol
-from drivers.wire.protocol import DIGEST_BYTES, MAX_LINK_DPUS, MAX_PARTS, ProtocolError, TableStatus
+from drivers.wire.protocol import DIGEST_BYTES, MAX_LINK_DPUS, MAX_PARTS, NetworkStatus, ProtocolError, TableStatus
 from projections.field_checks import check_name, check_text, check_zone
 from projections.rules.device_table import RefusalCode
 from schemas.api import agent_pb2 as pb
@@ -20,12 +21,14 @@ KNOWN_CODES = frozenset(map(int, RefusalCode))
 
 
 class Hello(NamedTuple):
-    """The DPUs of a link and the status of their tables. A DPU without a status has no table."""
+    """The DPUs of a link, and the status of their tables and network documents. A DPU without a status has none."""
 
     zone: str
     dpus: Sequence[str]
     boot_ids: Sequence[str]
     statuses: Sequence[TableStatus]
+    takes_networks: bool = False
+    networks: Sequence[NetworkStatus] = ()
 
 
 class Refusal(NamedTuple):
@@ -48,9 +51,26 @@ class Heartbeat(NamedTuple):
     """The status of all DPUs of a link that are up, read back from their devices."""
 
     statuses: Sequence[TableStatus]
+    networks: Sequence[NetworkStatus] = ()
 
 
-FromAgent: TypeAlias = Hello | Ack | Heartbeat
+class NetworkRefusal(NamedTuple):
+    """The DPUs of `status` refused this version of their network document. They keep the one in `status`."""
+
+    status: NetworkStatus
+    version: int
+    code: RefusalCode
+    reason: str
+
+
+class NetworkAck(NamedTuple):
+    """The result of a network document."""
+
+    statuses: Sequence[NetworkStatus]
+    refusals: Sequence[NetworkRefusal]
+
+
+FromAgent: TypeAlias = Hello | Ack | Heartbeat | NetworkAck
 
 
 def encode(message: FromAgent) -> bytes:
@@ -61,7 +81,9 @@ def encode(message: FromAgent) -> bytes:
             said.hello.protocol, said.hello.zone = protocol.VERSION, message.zone
             said.hello.dpus.extend(message.dpus)
             said.hello.boot_ids.extend(message.boot_ids)
+            said.hello.takes_networks = message.takes_networks
             _write_statuses(said.hello, message.statuses)
+            _write_networks(said.hello.networks, message.networks)
         case Ack():
             said.ack.SetInParent()
             _write_statuses(said.ack, message.statuses)
@@ -72,6 +94,14 @@ def encode(message: FromAgent) -> bytes:
         case Heartbeat():
             said.heartbeat.SetInParent()
             _write_statuses(said.heartbeat, message.statuses)
+            _write_networks(said.heartbeat.networks, message.networks)
+        case NetworkAck():
+            said.network_ack.SetInParent()
+            _write_networks(said.network_ack.statuses, message.statuses)
+            for refused in message.refusals:
+                code = pb.Refusal.Code.Name(int(refused.code))
+                entry = said.network_ack.refusals.add(version=refused.version, code=code, reason=refused.reason)
+                _write_network(entry.status, refused.status)
     return said.SerializeToString()
 
 
@@ -92,9 +122,16 @@ def decode(data: bytes) -> FromAgent:
             statuses = _read_statuses("ack.statuses", message.ack.statuses)
             return Ack(statuses, [_read_refusal(refusal) for refusal in refusals])
         case "heartbeat":
-            return Heartbeat(_read_statuses("heartbeat.statuses", message.heartbeat.statuses))
+            beat = message.heartbeat
+            networks = _read_networks("heartbeat.networks", beat.networks)
+            return Heartbeat(_read_statuses("heartbeat.statuses", beat.statuses), networks)
+        case "network_ack":
+            ack = message.network_ack
+            _check_count("network_ack.refusals", len(ack.refusals))
+            refused = [_read_network_refusal(each) for each in ack.refusals]
+            return NetworkAck(_read_networks("network_ack.statuses", ack.statuses), refused)
         case _:
-            raise ProtocolError("message: must be a hello, an ack or a heartbeat")
+            raise ProtocolError("message: must be a hello, an ack, a heartbeat or a network_ack")
 
 
 def _read_hello(hello: pb.Hello) -> Hello:
@@ -113,7 +150,14 @@ def _read_hello(hello: pb.Hello) -> Hello:
         fault = fault or check_text("hello.boot_ids", boot_id, 64)
     if fault:
         raise ProtocolError(fault)
-    return Hello(hello.zone, list(hello.dpus), list(hello.boot_ids), _read_statuses("hello.statuses", hello.statuses))
+    return Hello(
+        hello.zone,
+        list(hello.dpus),
+        list(hello.boot_ids),
+        _read_statuses("hello.statuses", hello.statuses),
+        hello.takes_networks,
+        _read_networks("hello.networks", hello.networks),
+    )
 
 
 def _read_statuses(field: str, statuses: Sequence[pb.TableStatus]) -> list[TableStatus]:
@@ -140,6 +184,34 @@ def _read_refusal(refusal: pb.Refusal) -> Refusal:
     return Refusal(status, refusal.version, code, protocol.printable_line(refusal.reason))
 
 
+def _read_networks(field: str, statuses: Sequence[pb.NetworkStatus]) -> list[NetworkStatus]:
+    _check_count(field, len(statuses))
+    return [_read_network(field, status) for status in statuses]
+
+
+def _read_network(field: str, status: pb.NetworkStatus) -> NetworkStatus:
+    dpus, epoch, received, applied = _read_mask(field, status.dpus), status.epoch, status.received, status.applied
+    if len(status.digest) != DIGEST_BYTES:
+        raise ProtocolError(f"{field}.digest: {len(status.digest)} bytes must be {DIGEST_BYTES}")
+    if (highest := max(epoch, received)) > protocol.MAX_VERSION:
+        raise ProtocolError(f"{field}: epoch or version {highest} is more than the {protocol.MAX_VERSION} allowed")
+    if received < applied:
+        raise ProtocolError(f"{field}: version {applied} is applied and must be received, which {received} is")
+    if len(status.unresolved) > protocol.MAX_UNRESOLVED:
+        most = protocol.MAX_UNRESOLVED
+        raise ProtocolError(f"{field}.unresolved: {len(status.unresolved)} are more than the {most} allowed")
+    for name in status.unresolved:
+        if "," in name or (fault := check_text(f"{field}.unresolved", name, protocol.MAX_INTERFACE)):
+            raise ProtocolError(fault if "," not in name else f"{field}.unresolved: a name must have no comma")
+    return NetworkStatus(dpus, epoch, received, applied, status.digest, tuple(status.unresolved))
+
+
+def _read_network_refusal(refusal: pb.NetworkRefusal) -> NetworkRefusal:
+    status = _read_network("network_ack.refusals.status", refusal.status)
+    code = RefusalCode(refusal.code) if refusal.code in KNOWN_CODES else RefusalCode.UNSPECIFIED
+    return NetworkRefusal(status, refusal.version, code, protocol.printable_line(refusal.reason))
+
+
 def _read_mask(field: str, bitmap: bytes) -> int:
     if len(bitmap) > MAX_LINK_DPUS // 8:
         raise ProtocolError(f"{field}.dpus: {len(bitmap)} bytes are more than the {MAX_LINK_DPUS // 8} allowed")
@@ -162,3 +234,14 @@ def _write_statuses(into: pb.Hello | pb.Ack | pb.Heartbeat, statuses: Sequence[T
 def _write_status(into: pb.TableStatus, status: TableStatus) -> None:
     dpus, into.epoch, into.received, into.applied, into.in_hardware, into.digest = status
     into.dpus = protocol.bitmap_of(dpus)
+
+
+def _write_networks(into: Any, statuses: Sequence[NetworkStatus]) -> None:
+    for status in statuses:
+        _write_network(into.add(), status)
+
+
+def _write_network(into: pb.NetworkStatus, status: NetworkStatus) -> None:
+    dpus, into.epoch, into.received, into.applied, into.digest, unresolved = status
+    into.dpus = protocol.bitmap_of(dpus)
+    into.unresolved.extend(unresolved[: protocol.MAX_UNRESOLVED])

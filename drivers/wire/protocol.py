@@ -38,6 +38,15 @@ MAX_VERSION = (1 << 63) - 1
 
 DIGEST_BYTES = 16
 
+MAX_UNRESOLVED = 50
+"""Maximum number of unresolved interfaces that a status names; the others are not named."""
+
+MAX_INTERFACE = 127
+"""Maximum number of characters of an interface's name: a namespace and a name."""
+
+MAX_NETWORK_BYTES = 1024 * 1024
+"""Maximum size of a network document, several times that of the plane's limit."""
+
 
 class ProtocolError(PermanentError):
     """The peer sent a message that this protocol does not allow."""
@@ -52,6 +61,18 @@ class TableStatus(NamedTuple):
     applied: int
     in_hardware: int
     digest: bytes
+
+
+class NetworkStatus(NamedTuple):
+    """The status of the network document on the DPUs in `dpus`: versions of `epoch`, the digest of what they have, and
+    the interfaces whose ports do not exist yet."""
+
+    dpus: int
+    epoch: int
+    received: int
+    applied: int
+    digest: bytes
+    unresolved: tuple[str, ...] = ()
 
 
 def mask_of(bitmap: bytes) -> int:

@@ -1,5 +1,5 @@
-"""The messages of relays to agents: Welcome, GoAway, HeartbeatReply and Frame. Relays encode them; agents decode and
-validate them.
+"""The messages of relays to agents: Welcome, GoAway, HeartbeatReply, Frame and Network. Relays encode them; agents
+decode and validate them.
 
 A frame is encoded once per rule list and base version. The addressed DPUs of a link are appended to the frame as
 separate bytes (protobuf merges fields that follow), so that all links share the same frame bytes.
@@ -64,7 +64,17 @@ class Frame(NamedTuple):
     delta: Delta
 
 
-ToAgent: TypeAlias = Welcome | GoAway | HeartbeatReply | Frame
+class Network(NamedTuple):
+    """A network document for the DPUs in `dpus` (0: all of the link)."""
+
+    dpus: int
+    epoch: int
+    version: int
+    digest: bytes
+    document: bytes
+
+
+ToAgent: TypeAlias = Welcome | GoAway | HeartbeatReply | Frame | Network
 
 
 def encode(message: Welcome | GoAway | HeartbeatReply) -> bytes:
@@ -91,6 +101,12 @@ def encode_frame(epoch: int, delta: Delta) -> bytes:
     return pb.ToAgent(frame=frame).SerializeToString()
 
 
+def encode_network(epoch: int, version: int, digest: bytes, document: bytes) -> bytes:
+    """Encode a network document for all DPUs of any link."""
+    network = pb.Network(epoch=epoch, version=version, digest=digest, document=document)
+    return pb.ToAgent(network=network).SerializeToString()
+
+
 def encode_group(mask: int) -> bytes:
     """The bytes that address a frame to some DPUs of a link, to append to the frame."""
     return pb.ToAgent(group=protocol.bitmap_of(mask)).SerializeToString()
@@ -113,15 +129,31 @@ def decode(data: bytes) -> ToAgent:
             )
         case "welcome":
             return _read_welcome(message.welcome)
+        case "network":
+            return _read_network(message.network, message.group)
         case "go_away":
             return GoAway(protocol.printable_line(message.go_away.reason), message.go_away.retry_after_ms)
         case _:
-            raise ProtocolError("message: must be a welcome, a go_away, a frame or a heartbeat_reply")
+            raise ProtocolError("message: must be a welcome, a go_away, a frame, a network or a heartbeat_reply")
+
+
+def _check_group(group: bytes) -> None:
+    if len(group) > MAX_LINK_DPUS // 8:
+        raise ProtocolError(f"group: {len(group)} bytes are more than the {MAX_LINK_DPUS // 8} allowed")
+
+
+def _read_network(network: pb.Network, group: bytes) -> Network:
+    _check_group(group)
+    if len(network.digest) != DIGEST_BYTES:
+        raise ProtocolError(f"network.digest: {len(network.digest)} bytes must be {DIGEST_BYTES}")
+    if len(network.document) > protocol.MAX_NETWORK_BYTES:
+        most = protocol.MAX_NETWORK_BYTES
+        raise ProtocolError(f"network.document: {len(network.document)} bytes are more than the {most} allowed")
+    return Network(protocol.mask_of(group), network.epoch, network.version, network.digest, network.document)
 
 
 def _read_frame(frame: pb.Frame, group: bytes) -> Frame:
-    if len(group) > MAX_LINK_DPUS // 8:
-        raise ProtocolError(f"group: {len(group)} bytes are more than the {MAX_LINK_DPUS // 8} allowed")
+    _check_group(group)
     if len(frame.digest) != DIGEST_BYTES:
         raise ProtocolError(f"frame.digest: {len(frame.digest)} bytes must be {DIGEST_BYTES}")
     if not frame.from_version < frame.to_version:

@@ -20,5 +20,5 @@ def command_digest(event: Event, content: bytes) -> bytes:
     if type(event) is SessionOpened:
         return value_digest(encode(replace(event, edge="")))
     if type(event) is ResourcesApplied:
-        return value_digest(encode(replace(event, expected_generations=[])))
+        return value_digest(encode(replace(event, expected_generations=[], expected_revisions=[])))
     return content

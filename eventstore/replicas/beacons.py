@@ -71,6 +71,11 @@ class Ranks(Protocol):
         """Whether this replica may still be running."""
         ...
 
+    def all_support(self, topic: str, version: int) -> bool:
+        """Whether all living replicas that fold a topic have the rules of this fold version. False while it is unknown
+        which replicas live."""
+        ...
+
 
 class SingleReplica:
     """Ranks of a plane with a single process."""
@@ -83,6 +88,9 @@ class SingleReplica:
 
     def is_alive(self, replica: str) -> bool:
         return replica == self._name
+
+    def all_support(self, topic: str, version: int) -> bool:
+        return True
 
 
 class Beacons:
@@ -125,6 +133,10 @@ class Beacons:
 
     def is_alive(self, replica: str) -> bool:
         return replica == self._replica.name or self._is_fresh(replica) or not self._can_judge()
+
+    def all_support(self, topic: str, version: int) -> bool:
+        found = self.supports()
+        return found is not None and all(version in each.get(topic, (version,)) for each in found.values())
 
     def alive(self) -> list[Beacon]:
         """The living replicas by name, each with its last list of partitions."""

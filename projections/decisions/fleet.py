@@ -10,6 +10,8 @@ from projections.decisions.items import DecisionItems, items_in_zones, limits_de
 from projections.fleet.fold import EditWithdrawn, FreezeChanged, ZoneEdited
 from projections.fleet.membership import joins
 from projections.fleet.policies.edits import Edit
+from projections.fleet.staging.decide import DpusNamed, StageReleased, StagingFinished, StagingUndone, StagingUpdated
+from projections.fleet.staging.rows import StagedChange, StagedDpus
 from projections.fleet.views import EVERY_ZONE
 from projections.fleet.withdrawals.budgets import APPROVALS, Hold
 from projections.fleet.withdrawals.holds import (
@@ -17,13 +19,14 @@ from projections.fleet.withdrawals.holds import (
     EditApplied,
     EditHeld,
     EditRejected,
+    EditStaged,
     HoldUpdated,
     MembersRejected,
     MembersReleased,
     addresses_with,
 )
 from projections.fleet.withdrawals.impact import MemberChange
-from schemas.events import Event, HoldApproved
+from schemas.events import Event, HoldApproved, StageDpusNamed
 
 
 def items(event: Event, change: Any, _outcome: Outcome, at: RecordMetadata) -> Iterator[DecisionItems]:
@@ -32,8 +35,12 @@ def items(event: Event, change: Any, _outcome: Outcome, at: RecordMetadata) -> I
             yield from items_in_zones("member_joined", given.names, given.zones)
         case joins.MembersChanged():
             yield from _members_changed(change, at)
-        case EditApplied() | EditHeld() | EditWithdrawn():
+        case EditApplied() | EditHeld() | EditWithdrawn() | EditStaged():
             yield from _edit(event, change)
+        case DpusNamed(rows):
+            yield from (single_item("stage_dpus_named", zone, _named(row, event)) for zone, row in rows.items())
+        case StageReleased() | StagingUpdated() | StagingUndone() | StagingFinished():
+            yield _staged(change, change.row)
         case HoldUpdated(hold):
             yield _hold_changed(event, hold)
         case MembersRejected(hold, names):
@@ -92,8 +99,26 @@ def _member_changed(member_change: MemberChange, hold: int | None) -> DecisionIt
     return single_item(f"{kind}_held" if held else kind, member_change.name, {"zone": member_change.after.zone} | held)
 
 
-def _edit(event: Event, change: EditApplied | EditHeld | EditWithdrawn) -> Iterator[DecisionItems]:
+def _named(row: StagedDpus, event: Event) -> dict[str, str]:
+    """The stage, and how many DPUs of a zone belong to it."""
+    stage = event.stage if isinstance(event, StageDpusNamed) else 0
+    return {"stage": str(stage), "dpus": str(sum(each == stage for each in row.stages.values()))}
+
+
+def _staged(change: Any, row: StagedChange) -> DecisionItems:
+    detail = {"stage": str(row.stage), "stages": str(len(row.plan.stages))}
+    if isinstance(change, StageReleased):
+        return single_item("stage_released", row.policy, detail)
+    detail |= {key: text for key, text in (("held", row.held), ("paused_by", row.paused_by)) if text}
+    detail |= {"failed": str(len(row.failed))} if row.failed else {}
+    return single_item(f"change_{row.phase}", row.policy, detail)
+
+
+def _edit(event: Event, change: EditApplied | EditHeld | EditWithdrawn | EditStaged) -> Iterator[DecisionItems]:
     match change:
+        case EditStaged(edit):
+            yield from _approved(event, edit.ended_holds)
+            yield single_item("policy_staged", edit.proposal.edit.policy, {"stages": ",".join(change.stages.stages)})
         case EditApplied(proposal, _, ended_holds, _):
             yield from _approved(event, ended_holds)
             yield _edited(proposal.edit)

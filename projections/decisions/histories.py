@@ -16,6 +16,7 @@ from projections.decisions.fleet import edit_subject
 from projections.decisions.items import DecisionItem, flattened
 from projections.fleet import fold as fleet
 from projections.fleet.membership import joins
+from projections.fleet.staging import decide as staging
 from projections.fleet.withdrawals import holds
 from projections.zones import state as zone_state
 from schemas.events import Event
@@ -77,6 +78,18 @@ def _is_in(subject: str, change: Any) -> bool:
                 edit.proposal.edit.policy,
                 edit.proposal.edit.zone,
             )
+    return _is_in_stages(subject, change)
+
+
+def _is_in_stages(subject: str, change: Any) -> bool:
+    """Whether a change of a staged change may concern the subject."""
+    match change:
+        case holds.EditStaged():
+            return subject == change.edit.proposal.edit.policy
+        case staging.DpusNamed(rows):
+            return subject in rows
+        case staging.StageReleased() | staging.StagingUpdated() | staging.StagingUndone() | staging.StagingFinished():
+            return subject == change.row.policy
     return False
 
 

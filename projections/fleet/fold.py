@@ -27,8 +27,24 @@ from projections.fleet.membership.joins import (
 )
 from projections.fleet.policies.edits import Edit, apply_edit
 from projections.fleet.policies.fleet_zones import ZoneLimits
+from projections.fleet.staging import apply as staging
+from projections.fleet.staging.decide import (
+    DpusNamed,
+    StageReleased,
+    StagingFinished,
+    StagingUndone,
+    StagingUpdated,
+    decide_naming,
+    decide_stages_request,
+    fault_of_another,
+    fault_of_edit,
+)
+from projections.fleet.staging.release import decide_release
+from projections.fleet.staging.rows import CURRENT, StagePlan
+from projections.fleet.staging.statements import fault_of_staged, plan_of, policy_set
 from projections.fleet.state import ANY_ZONE, LAST_HOLD, FleetState, Freeze
 from projections.fleet.withdrawals import command_outcomes
+from projections.fleet.withdrawals.budget_edits import decide_budget
 from projections.fleet.withdrawals.budgets import Hold
 from projections.fleet.withdrawals.command_outcomes import CommandOutcome
 from projections.fleet.withdrawals.holds import (
@@ -36,11 +52,11 @@ from projections.fleet.withdrawals.holds import (
     EditApplied,
     EditHeld,
     EditRejected,
+    EditStaged,
     HoldUpdated,
     MembersRejected,
     MembersReleased,
     decide_approval,
-    decide_budget,
     decide_edit,
     decide_rejection,
     holds_of_edit,
@@ -49,18 +65,23 @@ from projections.fleet.zone_outbox import enqueue_limits, enqueue_superseded
 from projections.rules.policies import BUILT_IN, DEFAULT, MAX_POLICIES, fault_of_policy, policy_of
 from schemas.events import (
     BudgetSet,
+    Envelope,
     Event,
     HoldApproved,
     HoldRejected,
     MembershipChanged,
     PolicyDeleted,
     PolicySet,
+    PolicyStaged,
+    StageDpusNamed,
+    StageObserved,
+    StagesRequested,
     WritesFrozen,
     WritesThawed,
     ZoneUpdated,
 )
 
-__all__ = ["FleetFold", "FleetState"]
+__all__ = ["FleetFold", "FleetFold2", "FleetState"]
 
 MAX_LIMIT = 1_000_000
 """Maximum value of a zone's limits of parallel installs and of nodes out of service: more than a zone can have."""
@@ -88,8 +109,8 @@ class FreezeChanged(NamedTuple):
 
 
 class FleetFold:
-    """The fleet fold. `partition_count` is the log's number of partitions: it determines the zones partition of each
-    zone."""
+    """The fleet fold, version 1. `partition_count` is the log's number of partitions: it determines the zones partition
+    of each zone."""
 
     topic = FLEET
     version = 1
@@ -183,8 +204,63 @@ class FleetFold:
                 raise AssertionError(f"{type(change).__name__} is not a change of fleet")
 
 
-def _decide_policy_set(state: FleetState, event: PolicySet, at: RecordMetadata) -> Decision:
-    fault = fault_of_policy(event)
+class FleetFold2(FleetFold):
+    """The fleet fold, version 2: a change of a policy can take effect in stages."""
+
+    version = 2
+    accepts = FleetFold.accepts | {
+        each.__name__ for each in (PolicyStaged, StageDpusNamed, StageObserved, StagesRequested)
+    }
+
+    def decide(self, state: FleetState, event: Event, at: RecordMetadata) -> Decision:
+        match event:
+            case PolicyStaged():
+                return _decide_staged(state, event, at)
+            case StageDpusNamed():
+                return decide_naming(state, event)
+            case StageObserved():
+                return decide_release(state, event, at)
+            case StagesRequested():
+                return decide_stages_request(state, event, at)
+            case _:
+                return super().decide(state, event, at)
+
+    def evolve(self, state: FleetState, change: Any, at: RecordMetadata) -> None:
+        match change:
+            case EditStaged(edit):
+                state.sample(at.time_ms)
+                _end_holds(state, edit.ended_holds, at, edit.approved_by)
+                staging.begin(state, change, at)
+            case DpusNamed(rows):
+                staging.name_dpus(state, rows)
+            case StageReleased():
+                state.sample(at.time_ms)
+                staging.release(state, change, at)
+            case StagingUpdated(row):
+                state.staged_changes.put(CURRENT, row)
+            case StagingUndone(row):
+                state.sample(at.time_ms)
+                staging.undo(state, row, at)
+            case StagingFinished(row):
+                state.sample(at.time_ms)
+                staging.finish(state, row, at)
+            case _:
+                super().evolve(state, change, at)
+
+
+def _decide_staged(state: FleetState, event: PolicyStaged, at: RecordMetadata) -> Decision:
+    fault = fault_of_staged(event) or fault_of_another(state)
+    if fault is not None:
+        return refusal(fault)
+    if event.is_deleted:
+        return _decide_policy_deleted(state, PolicyDeleted(event.envelope, event.name), at, plan_of(event))
+    return _decide_policy_set(state, policy_set(event), at, plan_of(event))
+
+
+def _decide_policy_set(
+    state: FleetState, event: PolicySet, at: RecordMetadata, stages: StagePlan | None = None
+) -> Decision:
+    fault = fault_of_policy(event) or fault_of_edit(state, policy=event.name)
     if fault is not None:
         return refusal(fault)
     policies, policy = state.policies.rows, policy_of(event, at.offset + 1)
@@ -194,7 +270,16 @@ def _decide_policy_set(state: FleetState, event: PolicySet, at: RecordMetadata) 
     present = policies.get(policy.name)
     if present is not None and present.content() == policy.content():
         return _withdraw_edits(holds_of_edit(state, policy=policy.name))
-    return Decision(*decide_edit(state, Edit(policy=policy.name, policy_after=policy), event.envelope, at))
+    return _decide_edit(state, Edit(policy=policy.name, policy_after=policy), event.envelope, at, stages)
+
+
+def _decide_edit(
+    state: FleetState, edit: Edit, envelope: Envelope, at: RecordMetadata, stages: StagePlan | None
+) -> Decision:
+    change, outcome = decide_edit(state, edit, envelope, at, stages)
+    if stages is not None and isinstance(change, EditApplied):
+        return Decision(EditStaged(change, stages, envelope.actor), outcome)
+    return Decision(change, outcome)
 
 
 def _policies_but(state: FleetState, name: str) -> int:
@@ -204,7 +289,11 @@ def _policies_but(state: FleetState, name: str) -> int:
     return len(state.policies.rows.keys() | waiting - {name})
 
 
-def _decide_policy_deleted(state: FleetState, event: PolicyDeleted, at: RecordMetadata) -> Decision:
+def _decide_policy_deleted(
+    state: FleetState, event: PolicyDeleted, at: RecordMetadata, stages: StagePlan | None = None
+) -> Decision:
+    if (fault := fault_of_edit(state, policy=event.name)) is not None:
+        return refusal(fault)
     name, waiting = event.name, holds_of_edit(state, policy=event.name)
     present = state.policies.rows.get(name)
     if present is None and not waiting:
@@ -212,7 +301,7 @@ def _decide_policy_deleted(state: FleetState, event: PolicyDeleted, at: RecordMe
         return refusal(Fault(reason, Reason.POLICY_NOT_FOUND, policy=name))
     if present is None or (name == DEFAULT and present.content() == BUILT_IN.content()):
         return _withdraw_edits(waiting)
-    return Decision(*decide_edit(state, Edit(policy=name), event.envelope, at))
+    return _decide_edit(state, Edit(policy=name), event.envelope, at, stages)
 
 
 def _withdraw_edits(waiting: tuple[int, ...]) -> Decision:
@@ -239,6 +328,8 @@ def _decide_zone_update(state: FleetState, event: ZoneUpdated, at: RecordMetadat
         if not waiting and limits == info.limits:
             return Decision(None, UNCHANGED)
         return Decision(ZoneEdited(event.zone, limits, EditWithdrawn(waiting)), DONE)
+    if (found := fault_of_edit(state, zone=event.zone)) is not None:
+        return refusal(found)
     edited, outcome = decide_edit(state, Edit(zone=event.zone, labels_after=labels), event.envelope, at)
     return Decision(ZoneEdited(event.zone, limits, edited), outcome)
 
@@ -296,6 +387,8 @@ def _edit(state: FleetState, change: EditApplied | EditHeld | EditWithdrawn, at:
         apply_edit(state, change.proposal, change.charged, at)
     elif isinstance(change, EditHeld):
         _open_hold(state, change.hold)
+        if change.stages is not None:
+            state.stage_plans.put(hold_key(change.hold.id), change.stages)
 
 
 def _open_hold(state: FleetState, hold: Hold) -> None:
@@ -315,6 +408,7 @@ def _end_holds(state: FleetState, holds: tuple[int, ...], at: RecordMetadata, ap
 def _end(state: FleetState, holds: Mapping[int, CommandOutcome]) -> None:
     for hold in holds:
         state.holds.remove(hold_key(hold))
+        state.stage_plans.remove(hold_key(hold))
         state.held_names.pop(hold, None)
     state.command_outcomes.note({hold_key(hold): verdict for hold, verdict in holds.items()})
 

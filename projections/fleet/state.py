@@ -1,15 +1,16 @@
 """The state of the fleet fold: saved rows, and the state derived from them.
 
 Saved: members, tombstones, the states retained by holds, policies, zones, holds, budgets and their windows, freezes,
-marks, the outboxes to zones, and per set the version of its last change. All else is derived and rebuilt by `rederive`:
-the plan, label sets, the slot table, the number of addresses per combination of sets (`addresses_by_sets`), covers and
-their history. A restart loses only the history: content, versions and digests stay the same.
+marks, the outboxes to zones, the staged change, and per set the version of its last change. All else is derived and
+rebuilt by `rederive`: the plan, label sets, the slot table, the number of addresses per combination of sets
+(`addresses_by_sets`), covers and their history. A restart loses only the history: content, versions and digests stay
+the same.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -35,6 +36,7 @@ from projections.fleet.policies.fleet_zones import (
     key_of_labels,
     without_row,
 )
+from projections.fleet.staging.rows import CURRENT, StagedChange, StagedDpus, StagePlan, cohort_labels
 from projections.fleet.tables.rulesets import RuleSet
 from projections.fleet.withdrawals.budgets import (
     DEFAULT_BUDGETS,
@@ -55,7 +57,7 @@ from projections.fleet.withdrawals.settled_levels import (
     with_samples,
 )
 from projections.rules.lists import Plan, SetKey, text_of
-from projections.rules.policies import BUILT_IN, Policy, selector
+from projections.rules.policies import BUILT_IN, Policy, Selector, selector
 
 
 class SetRow(msgspec.Struct, frozen=True, array_like=True):
@@ -129,6 +131,10 @@ class FleetState:
         self.freezes: StateTable[Freeze] = StateTable("freezes", Freeze)
         self.mark_rows: StateTable[int] = StateTable("marks", int)
         self.outbox_entries: StateTable[OutboxEntry] = StateTable("outbox", OutboxEntry)
+        self.staged_changes: StateTable[StagedChange] = StateTable("staged", StagedChange)
+        self.staged_dpus: StateTable[StagedDpus] = StateTable("staged_dpus", StagedDpus)
+        self.stage_plans: StateTable[StagePlan] = StateTable("stage_plans", StagePlan)
+        """The stages of edits that wait for approval, by hold."""
         self.tombstones = Tombstones()
         self.command_outcomes = CommandOutcomes()
         self.policies.put(BUILT_IN.name, BUILT_IN)
@@ -154,6 +160,9 @@ class FleetState:
             self.freezes,
             self.mark_rows,
             self.outbox_entries,
+            self.staged_changes,
+            self.staged_dpus,
+            self.stage_plans,
             self.tombstones,
             self.command_outcomes,
         )
@@ -162,7 +171,8 @@ class FleetState:
         """Rebuild the derived state."""
         self.marks = {int(key): mark for key, mark in sorted(self.mark_rows.rows.items())}
         self.zones.regroup()
-        self.plan = Plan(self.policies.rows.values(), self.zones.by_labels)
+        self.recount_stages()
+        self.plan = self.plan_for(self.policies.rows.values())
         self.sets = tuple(self.new_set(key, SetRow(0, 0)) for key in self.plan.keys)
         self.previous = PreviousLists()
         self.labels = LabelSets()
@@ -208,6 +218,60 @@ class FleetState:
         row = self.set_rows.rows.get(text, otherwise)
         return RuleSet(key, text, row.version, row.earliest_ms)
 
+    @property
+    def staged(self) -> StagedChange | None:
+        """The last staged change, which may have ended."""
+        return self.staged_changes.rows.get(CURRENT)
+
+    def recount_stages(self) -> None:
+        """Count the named DPUs of each stage."""
+        rows = self.staged_dpus.rows.values()
+        self.named_dpus = Counter(stage for row in rows for stage in row.stages.values())
+
+    def label_sets(self) -> list[Selector]:
+        """The label sets of all zones, and those of their cohorts."""
+        staged = self.staged
+        found = [*self.zones.by_labels]
+        if staged is not None:
+            concerned = [labels for labels in found if staged.concerns(dict(labels))]
+            found += (cohort_labels(labels, stage) for stage in staged.cohorts for labels in concerned)
+        return found
+
+    def plan_for(self, policies: Iterable[Policy], previous: Plan | None = None) -> Plan:
+        """The plan of these policies for the present zones and cohorts."""
+        staged = self.staged
+        return Plan(policies, self.label_sets(), previous, staged.canary if staged is not None else None)
+
+    def policy_for(self, name: str, stage: int = 0) -> Policy:
+        """The policy of this name in the list of a stage, which has one."""
+        canary = self.staged.canary if self.staged is not None and stage else None
+        found = canary.policy if canary is not None and canary.name == name else self.policies.rows[name]
+        assert found is not None, f"{name} is deleted in stage {stage}"
+        return found
+
+    def stage_of(self, zone: str, dpu: str) -> int:
+        """The released stage that a DPU belongs to; 0 if it belongs to none, or to the last one."""
+        row, staged = self.staged_dpus.rows.get(zone), self.staged
+        stage = row.stages.get(dpu, 0) if row is not None else 0
+        return stage if staged is not None and stage in staged.cohorts else 0
+
+    def cohorts_of(self, zone: str) -> Mapping[str, int]:
+        """The named DPUs of a zone with a released stage, each with its stage."""
+        row, staged = self.staged_dpus.rows.get(zone), self.staged
+        if row is None or staged is None or not staged.cohorts:
+            return {}
+        return {dpu: stage for dpu, stage in row.stages.items() if stage in staged.cohorts}
+
+    def stages_of(self, zone: str) -> list[int]:
+        """0, and the released stages with DPUs of the zone: each may have a list of its own."""
+        return sorted({0, *self.cohorts_of(zone).values()})
+
+    def labels_of(self, zone: str, stage: int = 0) -> Selector:
+        """The label set that determines the list of a zone's DPUs of a stage."""
+        labels = selector(self.zone(zone).labels)
+        cohort = cohort_labels(labels, stage) if stage else labels
+        return cohort if self.plan.has(cohort) else labels
+
     def zone(self, name: str) -> FleetZone:
         """The row of a zone, or the one that stands for every zone without a row."""
         return self.zones.rows.get(name) or UNKNOWN_ZONE
@@ -229,15 +293,15 @@ class FleetState:
         """The zones for which `has_zone` holds, each once."""
         return filter(self.has_zone, dict.fromkeys(chain(self.zones.rows, self.freezes.rows)))
 
-    def list_change(self, zone: str) -> ListChange:
-        """When a zone got its present list."""
+    def list_change(self, zone: str, stage: int = 0) -> ListChange:
+        """When the DPUs of a zone, or those of a stage, got their present list."""
         info = self.zone(zone)
-        change = self.list_changes.rows.get(key_of_labels(selector(info.labels)), NO_LIST_CHANGE)
+        change = self.list_changes.rows.get(key_of_labels(self.labels_of(zone, stage)), NO_LIST_CHANGE)
         return change if change.version > info.labels_version else ListChange(info.list_version, info.list_since_ms)
 
-    def previous_lists(self, zone: str) -> tuple[PreviousList, ...]:
-        """The previous lists of a zone, oldest first, as far as they are retained."""
-        return self.previous.of(zone, self.zone(zone))
+    def previous_lists(self, zone: str, stage: int = 0) -> tuple[PreviousList, ...]:
+        """The previous lists of a zone or stage, oldest first, as far as they are retained."""
+        return self.previous.of(zone, self.zone(zone), self.labels_of(zone, stage))
 
     def forget_zones(self, zones: Iterable[str]) -> None:
         """Drop the rows of those zones that have no node and no limits, and never had labels."""
@@ -247,14 +311,13 @@ class FleetState:
                 self.zones.remove(name)
 
     def zones_with(self, lists: Collection[int]) -> Iterator[str]:
-        """The zones that have one of these lists, by number; in no particular order."""
-        for labels, zones in self.zones.by_labels.items():
-            if self.plan.number_for(labels) in lists:
-                yield from zones
+        """The zones with DPUs that have one of these lists, by number; each zone once, in no particular order."""
+        found = (labels for labels in self.label_sets() if self.plan.number_for(labels) in lists)
+        yield from dict.fromkeys(zone for labels in found for zone in self.zones.with_labels(labels))
 
-    def list_number(self, zone: str) -> int:
-        """The number in the plan of a zone's list."""
-        return self.plan.number_of(self.zone(zone).labels)
+    def list_number(self, zone: str, stage: int = 0) -> int:
+        """The number in the plan of the list of a zone, or of a stage."""
+        return self.plan.number_for(self.labels_of(zone, stage))
 
     def retained_states(self, name: str) -> tuple[ReachableState, ...]:
         """The previous states of a node, as retained by holds."""

@@ -68,7 +68,8 @@ class ObjectCache(Generic[T]):
 
     def list_completed(self, *, went_back: bool) -> None:
         """Remove the objects that the list lacks, and record the others. A removed object may be newer than the list.
-        The watch begins where the list ends, and reports such an object again."""
+        The watch begins where the list ends, and reports such an object again. No version from before a restore is
+        remembered: the server assigns it again, and an object created with it would stay unseen."""
         listed, self._listed = self._listed or {}, None
         self.is_complete = True
         self.went_back = self.went_back or went_back
@@ -76,7 +77,8 @@ class ObjectCache(Generic[T]):
             self._deleted.clear()
         for key in [key for key in self.objects if key not in listed]:
             known = self.objects.pop(key)
-            self._deleted[key] = _version(known) - 1
+            if not went_back:
+                self._deleted[key] = _version(known) - 1
             self._notify(known)
         for item in listed.values():
             if went_back:
@@ -95,9 +97,12 @@ class ObjectCache(Generic[T]):
 
     def put(self, item: T, *, sent_at: int = -1) -> None:
         """Record an object, unless its recorded version is the same or newer. `sent_at` is the recorded version at the
-        time of the request: a server that answers with a lower one was restored from a backup."""
-        version = _version(item)
-        if version > self.version(self._key(item)) or version < sent_at:
+        time of the request: a server that answers with a lower one was restored from a backup, and so was a server that
+        answers with an object in the version of its deletion."""
+        key, version = self._key(item), _version(item)
+        known = self.version(key)
+        is_revived = key not in self.objects and version == known == sent_at
+        if version > known or version < sent_at or is_revived:
             self._store(item)
 
     def forget(self, key: str, version: int = -1) -> None:

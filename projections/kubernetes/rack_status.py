@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 from projections.fleet.state import FleetState
 from projections.fleet.tables import zone_table as tables
 from projections.installs.rows import InstallsState, Level
-from projections.installs.views import laggards
 from projections.kubernetes.statements import NO_ACCEPTANCE, STATED, Acceptance
 from projections.kubernetes.status_body import (
     Condition,
@@ -31,6 +30,7 @@ from projections.kubernetes.status_body import (
     transition_ms,
 )
 from projections.views.progress import ProgressView, ProgressViews
+from projections.views.staging import lagging
 from projections.zones.dpus.phases import ERROR, INITIALIZING, READY
 from projections.zones.rows import Dpu
 from projections.zones.state import ZonesState
@@ -183,15 +183,15 @@ def _reasons(zone: str, states: RackStates, *, is_late: bool) -> Iterator[tuple[
     told = states.installs.zones.rows.get(zone)
     if told is None or told.epoch != states.epoch:
         return
-    behind = laggards(states.installs, zone, level=Level.IN_HARDWARE, ordinals=dpus.names)
-    lagging = {dpus.names[ordinal]: None for ordinal in behind}
+    behind = lagging(zone, dpus.names, states.fleet, states.installs, Level.IN_HARDWARE)
+    late = {dpus.names[ordinal]: None for ordinal in behind}
     for exception in told.exceptions:
-        if exception.dpu in lagging:
+        if exception.dpu in late:
             has_rolled_back = exception.version >= 0
             yield exception.dpu, f"rolled back to {exception.version}" if has_rolled_back else exception.reason
     if is_late:
         newest = states.installs.numbers[zone][-1] if states.installs.numbers.get(zone) else 0
-        yield from ((name, f"version {newest} not in hardware") for name in islice(lagging, 2 * MAX_OFFENDERS))
+        yield from ((name, f"version {newest} not in hardware") for name in islice(late, 2 * MAX_OFFENDERS))
 
 
 def worst_stuck(state: ZonesState, zone: str, limit: int) -> list[str]:

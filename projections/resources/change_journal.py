@@ -49,3 +49,22 @@ class ChangeJournal:
                 break
             found.append(key)
         return found
+
+
+class JournalReader:
+    """The place of one reader of a journal. The journal waits for no reader: one that is too far behind learns that any
+    object may have changed. The first read says the same, and so does the first read of another journal."""
+
+    def __init__(self) -> None:
+        self._journal: ChangeJournal | None = None
+        self._revision = 0
+
+    def is_behind(self, journal: ChangeJournal) -> bool:
+        """Whether the journal has changed since the last read."""
+        return journal is not self._journal or journal.revision != self._revision
+
+    def read(self, journal: ChangeJournal) -> list[str] | None:
+        """The keys that changed since the last read; None if any may have changed."""
+        changed = journal.since(self._revision) if journal is self._journal else None
+        self._journal, self._revision = journal, journal.revision
+        return changed

@@ -12,7 +12,8 @@ from projections.resources.state import ObjectId, ResourcesState, object_id
 
 
 def selected_clusters(state: ResourcesState, source: str, selector: Mapping[str, Any] | None) -> list[str] | str:
-    """The keys of DPUClusters of a source with these labels, sorted; or the fault of the selector."""
+    """The keys of DPUClusters of a source with these labels, sorted; or the fault of the selector. One that is being
+    deleted counts while it has DPUs: it must keep what serves them."""
     requirements = compiled(selector)
     if isinstance(requirements, str):
         return requirements
@@ -20,7 +21,7 @@ def selected_clusters(state: ResourcesState, source: str, selector: Mapping[str,
     return [
         key
         for key in state.of_kind(source, DPU_CLUSTER)
-        if not rows[key].deleted_ms and matches(requirements, rows[key].labels)
+        if state.serves(key) and matches(requirements, rows[key].labels)
     ]
 
 

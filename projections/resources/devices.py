@@ -20,7 +20,7 @@ _PCI_ADDRESS = re.compile(r"(?:[0-9a-fA-F]{4}-)?[0-9a-fA-F]{2}-[0-9a-fA-F]{2}")
 _PCI_LABEL = re.compile(re.escape(FEATURE_PREFIX) + r"([0-9]{1,4})-pci-address")
 
 
-class Device(NamedTuple):
+class HostDevice(NamedTuple):
     """A DPU in a host. `number` is -1 for a DPUDevice, else the number of the DPU in the labels of its node.
 
     `namespace` is empty for the DPU of a node: DPUSets of any namespace can select it.
@@ -43,14 +43,14 @@ class Device(NamedTuple):
         return self.name if self.number >= 0 else self.labels.get(DEVICE_PCI_ADDRESS)
 
 
-def devices_of_node(key: str, row: Resource) -> Iterator[Device]:
+def devices_of_node(key: str, row: Resource) -> Iterator[HostDevice]:
     """The DPUs that the labels of a node state."""
     at = object_id(key)
     for label in sorted(row.labels):
         found = _PCI_LABEL.fullmatch(label)
         if found and _PCI_ADDRESS.fullmatch(row.labels[label]):
             number = int(found[1])
-            yield Device(
+            yield HostDevice(
                 key=f"{key}#{number}",
                 source=at.source,
                 namespace="",
@@ -69,7 +69,7 @@ def listed_devices(row: Resource) -> tuple[str, ...]:
     return () if isinstance(spec, str) else tuple(each.name for each in spec.dpus or ())
 
 
-def device_of(key: str, rows: Mapping[str, Resource], listing: Mapping[str, object]) -> Device | None:
+def device_of(key: str, rows: Mapping[str, Resource], listing: Mapping[str, object]) -> HostDevice | None:
     """The device of a DPUDevice; None while it is deleted or in no DPUNode. `listing` are keys of DPUNodes that list
     it."""
     row = rows.get(key)
@@ -81,7 +81,7 @@ def device_of(key: str, rows: Mapping[str, Resource], listing: Mapping[str, obje
     spec = read(DPUDeviceSpec, row)
     if node is None or node.deleted_ms or isinstance(spec, str):
         return None
-    return Device(key, at.source, at.namespace, host, at.name, -1, node.labels, row.labels, spec)
+    return HostDevice(key, at.source, at.namespace, host, at.name, -1, node.labels, row.labels, spec)
 
 
 def hides_node(source: str, namespace: str, host: str, rows: Mapping[str, Resource]) -> bool:

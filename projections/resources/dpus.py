@@ -1,23 +1,32 @@
 """The DPU that a DPUSet wants for a device, in the form of the current release or of release 24.10.
 
-Names, labels and fields are those of DPF's DPUSet controller (DPUSet controller, createDPU).
+Names, labels and fields are those of createDPU in DPF's DPUSet controller.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
-from projections.resources.devices import FEATURE_PREFIX, Device
-from projections.resources.kinds import DPU
+from projections.resources.devices import FEATURE_PREFIX, HostDevice
+from projections.resources.kinds import DPU, DPU_CLUSTER
 from projections.resources.selecting import Age
 from projections.resources.specs import JSON, ClusterSpec, DPUSetSpec, DPUTemplateSpec, Labels, without_absent
-from projections.resources.state import ObjectId
+from projections.resources.state import ObjectId, object_id
 from projections.resources.wanted import Wanted, suffix
-from schemas.resources.dpf.names import DPU_DEVICE_NAME, DPU_NODE_NAME, DPU_SET_NAME, DPU_SET_NAMESPACE, PROVISIONING
+from projections.zones.dpus.phases import PROVISIONING, READY, REBOOTING
+from schemas.resources.dpf import names
+from schemas.resources.dpf.names import (
+    DPU_DEVICE_NAME,
+    DPU_NODE_NAME,
+    DPU_SET_NAME,
+    DPU_SET_NAMESPACE,
+    HOST_POWER_CYCLE_REQUIRED,
+)
 
 _OLD_LABELS = (
-    ("pci-address", f"{PROVISIONING}/dpu-pciAddress"),
-    ("pf0-name", f"{PROVISIONING}/dpu-pf-name"),
+    ("pci-address", f"{names.PROVISIONING}/dpu-pciAddress"),
+    ("pf0-name", f"{names.PROVISIONING}/dpu-pf-name"),
 )
 """Labels of a DPU of release 24.10, by the property that node feature discovery states."""
 
@@ -29,11 +38,14 @@ _OUTDATED = (
 )
 """Fields of a DPU whose change means a new installation, in the order in which DPF reports them."""
 
+_AFTER_REBOOT = frozenset((*PROVISIONING[PROVISIONING.index(REBOOTING) + 1 :], READY))
+
 
 class EffectiveSet(NamedTuple):
-    """A DPUSet that somebody stated or a deployment wants. A stated set that its deployment wants is as wanted.
+    """A DPUSet in the form that selects devices: as its deployment wants it, else as a user states it.
 
-    `template_digest` is that of the spec of its DPUFlavorTemplate, empty without one.
+    `template_digest` is the digest of the spec of its DPUFlavorTemplate, empty without one. `spec` has the pinned
+    template of an earlier revision, if there is one, and `stated` is the spec without the pin.
     """
 
     at: ObjectId
@@ -42,24 +54,52 @@ class EffectiveSet(NamedTuple):
     spec: DPUSetSpec
     is_held: bool
     template_digest: str
+    stated: DPUSetSpec
+    annotations: Labels
 
 
-def dpu_name(device: Device) -> str:
+def dpu_name(device: HostDevice) -> str:
     """The name of a DPU, which is also the name of its node in its DPU cluster."""
     return f"{device.host.lower()}-{device.name}"
 
 
-def wanted_dpu(owner: EffectiveSet, device: Device) -> Wanted:
-    """The DPU of a device, as its DPUSet wants it."""
+def dpu_id(owner: ObjectId, device: HostDevice) -> ObjectId:
+    """The identity of the DPU of a device that a DPUSet selects."""
+    return ObjectId(owner.source, DPU, owner.namespace, dpu_name(device))
+
+
+def wanted_dpu(owner: EffectiveSet, device: HostDevice, cluster: str | None = None) -> Wanted:
+    """The DPU of a device, as its DPUSet wants it. `cluster` is the key of the DPUCluster that it is allocated to."""
     template = owner.spec.dpu_template
+    spec = _spec(template.spec, device, owner.template_digest)
+    if cluster is not None:
+        at = object_id(cluster)
+        spec["cluster"] = {**spec.get("cluster", {}), "name": at.name, "namespace": at.namespace}
     return Wanted(
         at=ObjectId(owner.at.source, DPU, owner.at.namespace, dpu_name(device)),
         owner=owner.at.key,
-        spec=_spec(template.spec, device, owner.template_digest),
+        spec=spec,
         labels=_labels(owner.at, owner.labels, device),
         annotations=template.annotations or {},
         is_held=owner.is_held,
     )
+
+
+def without_used(wanted: Wanted, phase: str) -> Wanted:
+    """A wanted DPU without the annotations that serve one installation, if a DPU in this phase has used them. The next
+    installation has them again: DPF makes the DPU anew for it."""
+    if HOST_POWER_CYCLE_REQUIRED not in wanted.annotations or phase not in _AFTER_REBOOT:
+        return wanted
+    kept = {key: value for key, value in wanted.annotations.items() if key != HOST_POWER_CYCLE_REQUIRED}
+    return replace(wanted, annotations=kept)
+
+
+def allocated_cluster(wanted: Wanted) -> str | None:
+    """The key of the DPUCluster in a wanted DPU; None if it is not allocated to one."""
+    cluster = wanted.spec.get("cluster", {})
+    if "name" not in cluster:
+        return None
+    return ObjectId(wanted.at.source, DPU_CLUSTER, cluster["namespace"], cluster["name"]).key
 
 
 def outdated_reason(spec: JSON, wanted: JSON) -> str | None:
@@ -67,12 +107,12 @@ def outdated_reason(spec: JSON, wanted: JSON) -> str | None:
     return next((reason for field, reason in _OUTDATED if spec.get(field) != wanted.get(field)), None)
 
 
-def flavor_name(template: str, template_digest: str, device: Device) -> str:
+def flavor_name(template: str, template_digest: str, device: HostDevice) -> str:
     """The DPUFlavor that a DPUFlavorTemplate is rendered to: one for all devices with the same values."""
     return f"{template}-{suffix(template, template_digest, device.spec.values or {})}"
 
 
-def _labels(at: ObjectId, labels: Labels, device: Device) -> Labels:
+def _labels(at: ObjectId, labels: Labels, device: HostDevice) -> Labels:
     own = {DPU_SET_NAME: at.name, DPU_SET_NAMESPACE: at.namespace}
     if device.number < 0:
         own |= {DPU_DEVICE_NAME: device.name, DPU_NODE_NAME: device.host}
@@ -82,7 +122,7 @@ def _labels(at: ObjectId, labels: Labels, device: Device) -> Labels:
     return labels | found | own
 
 
-def _spec(template: DPUTemplateSpec, device: Device, template_digest: str) -> JSON:
+def _spec(template: DPUTemplateSpec, device: HostDevice, template_digest: str) -> JSON:
     if device.number < 0:
         where = {"dpuNodeName": device.host, "dpuDeviceName": device.name, "serialNumber": device.spec.serial_number}
     else:

@@ -2,15 +2,15 @@
 
 Objects of a Kubernetes cluster are taken as the cluster reports them: it has decided on uid, generation and removal.
 For other objects the fold decides what an API server would: it assigns uid and generation, refuses a change that was
-made from another generation, and keeps a deleted object until no other object refers to it.
+made from another generation, and keeps a deleted object until no other object refers to it (removals.py).
 
-What follows from the objects (the DPUs of a DPUSet, the children of a DPUDeployment) is derived from this state and
-never stored.
+Observations of the real things behind the objects are kept beside them (observations.py). What follows from the objects
+(the DPUs of a DPUSet, the children of a DPUDeployment) is derived from this state and never stored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -30,19 +30,40 @@ from eventstore.log import RESOURCES, Partition
 from eventstore.reasons import Fault, Reason
 from projections.field_checks import quoted
 from projections.item_outcomes import merged
+from projections.resources.annotations import of_edit, of_manifest
 from projections.resources.items import Applied, Deleted, applied_items, deleted_items
-from projections.resources.state import MAX_OBJECTS, Resource, ResourcesState, Rows, targets
-from schemas.events import Envelope, Event, ResourcesApplied, ResourcesDeleted
+from projections.resources.observations import observe
+from projections.resources.placements import place
+from projections.resources.removals import with_removals
+from projections.resources.rollouts.decide import ROLLOUT_EVENTS, decide_rollouts
+from projections.resources.rollouts.endings import with_endings
+from projections.resources.rollouts.requests import release_by_deletion
+from projections.resources.rollouts.rows import DpuRollout
+from projections.resources.state import LOCAL, MAX_OBJECTS, Resource, ResourcesChange, ResourcesState
+from schemas.events import (
+    DpusAllocated,
+    DpusPlaced,
+    Envelope,
+    Event,
+    ResourcesApplied,
+    ResourcesDeleted,
+    ResourcesObserved,
+    RolloutAdvanced,
+    RolloutPlanned,
+    RolloutRequested,
+)
 
 __all__ = ["ResourcesFold", "ResourcesState"]
 
 
 class _ItemDecision(NamedTuple):
-    """The new row of an object (None removes it), or no change; and the outcome."""
+    """The new row of an object (None removes it), or no change; and the outcome. `released` is the new row of a DPU's
+    rollout."""
 
     outcome: Outcome
     row: Resource | None = None
     is_change: bool = False
+    released: DpuRollout | None = None
 
 
 class _Identity(NamedTuple):
@@ -58,12 +79,24 @@ class ResourcesFold:
 
     topic = RESOURCES
     version = 1
-    accepts = frozenset({ResourcesApplied.__name__, ResourcesDeleted.__name__})
+    accepts = frozenset(
+        event.__name__ for event in (ResourcesApplied, ResourcesDeleted, ResourcesObserved, DpusPlaced, *ROLLOUT_EVENTS)
+    )
 
     def initial_state(self, partition: Partition) -> ResourcesState:
         return ResourcesState()
 
     def decide(self, state: ResourcesState, event: Event, at: RecordMetadata) -> Decision:
+        decision = self._decide(state, event, at)
+        if decision.change is None:
+            return decision
+        change = with_removals(state, decision.change)
+        ended = with_endings(state, change)
+        if ended is not change:  # a pin that ends may have been the last use of an object
+            change = with_removals(state, ended)
+        return decision._replace(change=change)
+
+    def _decide(self, state: ResourcesState, event: Event, at: RecordMetadata) -> Decision:
         match event:
             case ResourcesApplied():
                 applied = applied_items(event, at.time_ms)
@@ -77,11 +110,17 @@ class ResourcesFold:
                     return refusal(deleted)
                 decisions = [_delete(state, item, at) for item in deleted]
                 return _decision(state, [item.at.key for item in deleted], decisions)
+            case ResourcesObserved():
+                return observe(state, event, at)
+            case DpusPlaced():
+                return place(state, event, at)
+            case RolloutPlanned() | RolloutAdvanced() | RolloutRequested() | DpusAllocated():
+                return decide_rollouts(state, event, at)
             case _:
                 return refusal(f"event: {type(event).__name__} is not an event of the resources topic")
 
-    def evolve(self, state: ResourcesState, change: Rows, at: RecordMetadata) -> None:
-        state.apply(change)
+    def evolve(self, state: ResourcesState, change: ResourcesChange, at: RecordMetadata) -> None:
+        state.evolve(change)
 
 
 def _applied(
@@ -104,18 +143,22 @@ def _apply(item: Applied, known: Resource | None, number: int, said: Envelope, a
     if isinstance(row, Outcome):
         return _ItemDecision(row)
     outcome = Outcome("done", result={"generation": row.generation})
-    if known is not None and replace(row, changed_ms=0, changed_offset=0, actor="") == replace(
-        known, changed_ms=0, changed_offset=0, actor=""
-    ):
+    if known is not None and _content(row) == _content(known):
         return _ItemDecision(replace(outcome, code="unchanged"))
     return _ItemDecision(outcome, row, is_change=True)
 
 
+def _content(row: Resource) -> Resource:
+    return replace(row, changed_ms=0, changed_offset=0, actor="", version=0)
+
+
 def _external(item: Applied, known: Resource | None, said: Envelope, at: RecordMetadata) -> Resource | Outcome:
-    """The row of an object as its cluster reports it, unless the report is older than the row."""
-    if known is not None and known.is_external:
+    """The row of an object as its cluster reports it, unless the report is older than the row. An older report that
+    names the generation of the row replaces it: the cluster was restored from a backup."""
+    if known is not None and known.is_external and item.expected_generation != known.generation:
         newest = (known.created_ms, known.uid, known.generation)
-        if (item.created_ms, item.uid, item.generation) < newest:
+        is_late = item.uid == known.uid and 0 < item.version < known.version
+        if is_late or (item.created_ms, item.uid, item.generation) < newest:
             return Outcome("unchanged", f"generations: a newer state of {quoted(item.at.name)} is known")
     return _row(item, _Identity(item.uid, item.generation, item.created_ms), said, at)
 
@@ -125,7 +168,7 @@ def _local(
 ) -> Resource | Outcome:
     """The row of an object of a plane without Kubernetes, with uid and generation as an API server assigns them."""
     if known is None:
-        if item.expected_generation > 0:
+        if item.expected_generation > 0 or item.expected_revision >= 0:
             return refused(_not_found(item))
         uid = part_id(said.command_id, number + 1) if said.command_id else f"{at.offset}-{number}"
         return _row(item, _Identity(uid, 1, at.time_ms), said, at)
@@ -138,8 +181,15 @@ def _local(
         reason = f"expected_generations: {quoted(item.at.name)} has generation {known.generation}, not"
         reason = f"{reason} {item.expected_generation}"
         return refused(Fault(reason, Reason.RESOURCE_CHANGED, generation=known.generation))
+    if item.expected_revision not in (-1, known.changed_offset):
+        reason = f"expected_revisions: {quoted(item.at.name)} was changed at {known.changed_offset}, after"
+        reason = f"{reason} {item.expected_revision}"
+        return refused(Fault(reason, Reason.RESOURCE_CHANGED, generation=known.generation))
     generation = known.generation + (item.spec != known.spec)
-    return _row(item, _Identity(known.uid, generation, known.created_ms), said, at)
+    is_edit = item.expected_revision != -1
+    stated = of_edit(item.annotations, known) if is_edit else of_manifest(item.annotations, known)
+    row = _row(item, _Identity(known.uid, generation, known.created_ms), said, at)
+    return replace(row, annotations=stated.annotations, edited=stated.edited)
 
 
 def _row(item: Applied, identity: _Identity, said: Envelope, at: RecordMetadata) -> Resource:
@@ -154,11 +204,16 @@ def _row(item: Applied, identity: _Identity, said: Envelope, at: RecordMetadata)
         deleted_ms=item.deleted_ms if is_external else 0,
         is_external=is_external,
         actor=said.actor,
+        version=item.version if is_external else 0,
     )
 
 
 def _delete(state: ResourcesState, item: Deleted, at: RecordMetadata) -> _ItemDecision:
     known = state.objects.rows.get(item.at.key)
+    if known is None and item.at.key in state.dpu_rollouts.rows:
+        uid = item.uid if item.at.source != LOCAL else ""
+        released = release_by_deletion(state, item.at.key, uid, at.time_ms)
+        return _ItemDecision(DONE, released=released) if isinstance(released, DpuRollout) else _ItemDecision(released)
     if known is None or item.uid not in ("", known.uid):
         return _ItemDecision(Outcome("unchanged", str(_not_found(item))))
     if known.is_external:
@@ -177,34 +232,8 @@ def _decision(state: ResourcesState, keys: Sequence[str], decisions: Sequence[_I
     rows = {key: each.row for key, each in zip(keys, decisions, strict=True) if each.is_change}
     outcomes = [each.outcome for each in decisions]
     outcome = outcomes[0] if len(outcomes) == 1 else merged(keys, outcomes)
-    return normalize(Decision(_with_removals(state, rows) or None, outcome))
-
-
-def _with_removals(state: ResourcesState, rows: dict[str, Resource | None]) -> dict[str, Resource | None]:
-    """These rows, and the removal of each deleted object that no remaining object refers to.
-
-    Referrers are counted, so the time follows the number of references of the changed objects. A search among the
-    referrers of each object took seconds for some dozens of deployments with a thousand references each.
-    """
-    more: dict[str, int] = {}
-    for key, row in rows.items():
-        _count(more, state.targets(key), -1)
-        if row is not None:
-            _count(more, targets(key, row), 1)
-    pending = [*rows, *more]
-    while pending:
-        key = pending.pop()
-        row = rows[key] if key in rows else state.objects.rows.get(key)
-        if row is None or not row.deleted_ms or row.is_external:
-            continue
-        if len(state.referrers.get(key, ())) + more.get(key, 0) == 0:
-            rows[key] = None
-            found = state.targets(key)  # a deleted object keeps its spec
-            _count(more, found, -1)
-            pending += found
-    return rows
-
-
-def _count(more: dict[str, int], keys: Iterable[str], number: int) -> None:
-    for key in keys:
-        more[key] = more.get(key, 0) + number
+    change = ResourcesChange(
+        objects=rows,
+        dpu_rollouts={key: each.released for key, each in zip(keys, decisions, strict=True) if each.released},
+    )
+    return normalize(Decision(change if change.objects or change.dpu_rollouts else None, outcome))

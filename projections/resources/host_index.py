@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, MutableMapping
+from typing import TypeVar
 
-from projections.resources.devices import Device, device_of, devices_of_node, listed_devices
+from projections.resources.devices import HostDevice, device_of, devices_of_node, listed_devices
 from projections.resources.kinds import DPU_DEVICE, DPU_NODE, NODE
 from projections.resources.state import ObjectId, Resource, object_id
 from schemas.resources.dpf.names import DPU_NODE_NAME
 
 Keys = dict[str, None]
+Serial = tuple[str, str]
+"""A source, and a serial number."""
+_Entry = TypeVar("_Entry", str, Serial)
 
 
 class HostIndex:
     """All devices by key. `update` costs as much as the changed hosts have devices."""
 
     def __init__(self) -> None:
-        self.devices: dict[str, Device] = {}
+        self.devices: dict[str, HostDevice] = {}
         self._listing: MutableMapping[str, Keys] = {}
         """The DPUNodes that list each DPUDevice."""
         self._listed: dict[str, tuple[str, ...]] = {}
@@ -25,6 +29,8 @@ class HostIndex:
         """The DPUDevices whose label names each DPUNode."""
         self._label_of: dict[str, str] = {}
         """The DPUNode that the label of each DPUDevice names."""
+        self._of_serial: MutableMapping[Serial, Keys] = {}
+        """The devices of each serial number; devices without one are absent."""
         self._of_node: dict[str, tuple[str, ...]] = {}
         """The devices in the labels of each Node."""
 
@@ -52,6 +58,16 @@ class HostIndex:
     def labelled(self, key: str) -> tuple[str, ...]:
         """The DPUDevices whose label names a DPUNode."""
         return tuple(sorted(self._labelled.get(key, ())))
+
+    def of_host(self, key: str) -> tuple[str, ...]:
+        """The devices of a Node or DPUNode."""
+        return (*self._of_node.get(key, ()), *self._listed.get(key, ()), *sorted(self._labelled.get(key, ())))
+
+    def twins(self, key: str) -> list[str]:
+        """The other devices of the source with the serial number of this one."""
+        device = self.devices.get(key)
+        found = self._of_serial.get(_serial_of(device), {}) if device is not None else {}
+        return [each for each in found if each != key]
 
     def _read_node(self, key: str, row: Resource | None) -> Keys:
         earlier = self._of_node.pop(key, ())
@@ -81,14 +97,27 @@ class HostIndex:
             self._listed[key] = listed
         return dict.fromkeys((*earlier, *listed, *self._labelled.get(key, ())))
 
-    def _put(self, key: str, device: Device | None) -> None:
+    def _put(self, key: str, device: HostDevice | None) -> None:
+        if key in self.devices:
+            _remove(self._of_serial, _serial_of(self.devices[key]), key)
+            del self.devices[key]
         if device is None:
-            self.devices.pop(key, None)
-        else:
-            self.devices[key] = device
+            return
+        self.devices[key] = device
+        if device.spec.serial_number:
+            # no calls of functions: a plan puts every device of the fleet
+            serial = device.source, device.spec.serial_number
+            if serial in self._of_serial:
+                self._of_serial[serial][key] = None
+            else:
+                self._of_serial[serial] = {key: None}
 
 
-def _remove(index: MutableMapping[str, Keys], entry: str, key: str) -> None:
+def _remove(index: MutableMapping[_Entry, Keys], entry: _Entry, key: str) -> None:
     index.get(entry, {}).pop(key, None)
     if not index.get(entry, True):
         del index[entry]
+
+
+def _serial_of(device: HostDevice) -> Serial:
+    return device.source, device.spec.serial_number

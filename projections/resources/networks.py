@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from projections.resources.clusters import in_cluster, selected_clusters
+from projections.resources.clusters import in_cluster
 from projections.resources.kinds import (
     CIDR_POOL,
     DPU_SERVICE_CHAIN,
@@ -21,6 +21,7 @@ from projections.resources.kinds import (
     SERVICE_CHAIN_SET,
     SERVICE_INTERFACE_SET,
 )
+from projections.resources.lookup import Lookup
 from projections.resources.service_specs import (
     ClusterSelecting,
     IPAMSpec,
@@ -31,7 +32,7 @@ from projections.resources.service_specs import (
     SetSpec,
 )
 from projections.resources.specs import JSON, Labels, read, without_absent
-from projections.resources.state import Resource, ResourcesState, object_id
+from projections.resources.state import Resource, object_id
 from projections.resources.wanted import Wanted
 from schemas.resources.dpf.names import IPAM_NAME, IPAM_NAMESPACE, SHARED
 from schemas.resources.dpf.networks import IPAM_CHILD_NAME, TRUSTED_FUNCTIONS
@@ -53,18 +54,15 @@ class Shape(msgspec.Struct, frozen=True):
     annotations: Labels
 
 
-def objects_in_clusters(state: ResourcesState, key: str, row: Resource) -> list[Wanted] | str:
+def objects_in_clusters(key: str, row: Resource, lookup: Lookup) -> list[Wanted] | str:
     """What an object becomes in each DPU cluster that it selects, or the fault why it cannot be derived."""
     at = object_id(key)
-    shaped = _SHAPES.get(at.kind)
-    if shaped is None:
-        return []
-    spec, shape = shaped(key, row)
+    spec, shape = _SHAPES[at.kind](key, row)
     if isinstance(spec, str) or shape is None:
         return spec if isinstance(spec, str) else []
     if isinstance(shape, str):
         return shape
-    clusters = selected_clusters(state, at.source, spec.clusters)
+    clusters = lookup.clusters(at.source, spec.clusters)
     if isinstance(clusters, str):
         return clusters
     return [

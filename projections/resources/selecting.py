@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from projections.label_selectors import LabelSelector, matches
-from projections.resources.devices import FEATURE_PREFIX, Device
+from projections.resources.devices import FEATURE_PREFIX, HostDevice
 from projections.resources.selectors import compiled, of_labels
 from projections.resources.specs import DPUSetSpec
 from projections.resources.state import ObjectId
@@ -30,7 +30,7 @@ class Selecting(NamedTuple):
     number: int
     is_newer_form: bool
 
-    def matches(self, device: Device) -> bool:
+    def matches(self, device: HostDevice) -> bool:
         """Whether the labels of a device and its host meet the selectors."""
         if self.at.source != device.source:
             return False

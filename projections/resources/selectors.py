@@ -6,10 +6,10 @@ nothing: a set with a mistyped operator must not reinstall every DPU.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from projections.label_selectors import LabelSelector, Requirement
+from projections.label_selectors import LabelSelector, Requirement, matches
 
 _OPERATORS = {"In": False, "NotIn": True, "Exists": False, "DoesNotExist": True}
 """Each operator, and whether it is negated."""
@@ -40,6 +40,20 @@ def compiled(selector: Mapping[str, Any] | None) -> LabelSelector | str:
 def of_labels(labels: Mapping[str, str] | None) -> LabelSelector:
     """The selector that demands these labels."""
     return tuple(Requirement(key, frozenset((value,)), negated=False) for key, value in sorted((labels or {}).items()))
+
+
+def node_selects(selector: Mapping[str, Any] | None) -> Callable[[Mapping[str, str]], bool]:
+    """Whether a NodeSelector selects a node with these labels. Without terms it selects every node. A term that cannot
+    be read, or is empty, selects none."""
+    terms = (selector or {}).get("nodeSelectorTerms")
+    if not isinstance(terms, list) or not terms:
+        return lambda labels: True
+    readable = []
+    for term in terms:
+        found = compiled(term) if isinstance(term, Mapping) else ""
+        if not isinstance(found, str) and found:
+            readable.append(found)
+    return lambda labels: any(matches(term, labels) for term in readable)
 
 
 _FIELDS = frozenset(("matchLabels", "matchExpressions"))

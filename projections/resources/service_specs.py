@@ -25,12 +25,58 @@ class ClusterSelecting(Spec, frozen=True):
         return self.dpu_cluster_selector or self.cluster_selector
 
 
+class ChartSource(Spec, frozen=True):
+    """A Helm chart in a repository."""
+
+    repo_url: str = msgspec.field(default="", name="repoURL")
+    path: str | None = None
+    version: str = ""
+    chart: str | None = None
+    release_name: str | None = None
+
+
+class HelmChart(Spec, frozen=True):
+    """A Helm chart and its values."""
+
+    source: ChartSource = ChartSource()
+    values: JSON | None = None
+
+
+class ConfigPort(Named, frozen=True):
+    """A port of a service that hosts can reach."""
+
+    port: int = 0
+    protocol: str = "TCP"
+    node_port: int | None = None
+
+
+class ConfigPorts(Spec, frozen=True):
+    """The ports of a service that hosts can reach."""
+
+    service_type: str = "NodePort"
+    ports: tuple[ConfigPort, ...] = ()
+
+
+class DaemonSetSettings(Spec, frozen=True):
+    """Settings of the DaemonSet of a chart."""
+
+    node_selector: JSON | None = None
+    update_strategy: JSON | None = None
+    labels: Labels | None = None
+    annotations: Labels | None = None
+    resources: JSON | None = None
+
+
 class ServiceSpec(ClusterSelecting, frozen=True):
     """A DPUService."""
 
+    helm_chart: HelmChart = HelmChart()
     service_id: str | None = msgspec.field(default=None, name="serviceID")
+    service_daemon_set: DaemonSetSettings = DaemonSetSettings()
     deploy_in_cluster: bool | None = None
     interfaces: tuple[str, ...] | None = None
+    paused: bool | None = None
+    config_ports: ConfigPorts | None = None
 
 
 class SetTemplate(Spec, frozen=True):
@@ -50,6 +96,16 @@ class ServiceEnd(Spec, frozen=True):
     """An interface of a service's pod."""
 
     service_id: str = msgspec.field(default="", name="serviceID")
+    network: str = ""
+    interface_name: str = ""
+
+
+class Port(Spec, frozen=True):
+    """A port of the device, or a function of a NIC."""
+
+    interface_name: str = ""
+    pf_id: int = msgspec.field(default=0, name="pfID")
+    vf_id: int = msgspec.field(default=0, name="vfID")
 
 
 class InterfaceSpec(Spec, frozen=True):
@@ -57,6 +113,9 @@ class InterfaceSpec(Spec, frozen=True):
 
     interface_type: str = ""
     service: ServiceEnd | None = None
+    physical: Port | None = None
+    pf: Port | None = None
+    vf: Port | None = None
 
 
 class InterfaceTemplate(Spec, frozen=True):
@@ -69,13 +128,23 @@ class InterfaceTemplate(Spec, frozen=True):
 class InterfaceSetSpec(Spec, frozen=True):
     """The `template.spec` of a DPUServiceInterface."""
 
+    node_selector: JSON | None = None
     template: InterfaceTemplate = InterfaceTemplate()
+
+
+class PortAddresses(Spec, frozen=True):
+    """The pool of a port's addresses, by its labels."""
+
+    match_labels: Labels | None = None
+    default_gateway: bool | None = None
+    set_default_route: bool | None = None
 
 
 class InterfaceReference(Spec, frozen=True):
     """Interfaces by their labels."""
 
     match_labels: Labels | None = None
+    ipam: PortAddresses | None = None
 
 
 class ChainPort(Spec, frozen=True):
@@ -88,6 +157,7 @@ class ChainSwitch(Spec, frozen=True):
     """Ports that are connected."""
 
     ports: tuple[ChainPort, ...] = ()
+    service_mtu: int | None = msgspec.field(default=None, name="serviceMTU")
 
 
 class ChainSpec(Spec, frozen=True):
@@ -105,6 +175,7 @@ class ChainTemplate(Spec, frozen=True):
 class ChainSetSpec(Spec, frozen=True):
     """The `template.spec` of a DPUServiceChain."""
 
+    node_selector: JSON | None = None
     template: ChainTemplate = ChainTemplate()
 
 
@@ -176,4 +247,9 @@ class NamespacedName(Named, frozen=True):
 class CredentialRequestSpec(Spec, frozen=True):
     """A DPUServiceCredentialRequest."""
 
+    service_account: NamespacedName = NamespacedName()
+    duration: str | None = None
     target_cluster: NamespacedName | None = None
+    type: str = "kubeconfig"
+    secret: NamespacedName = NamespacedName()
+    metadata: ObjectMeta | None = None

@@ -56,9 +56,23 @@ class DPUTemplate(Spec, frozen=True):
     spec: DPUTemplateSpec = DPUTemplateSpec()
 
 
+class RollingUpdate(Spec, frozen=True):
+    """The pace of an update."""
+
+    max_unavailable: int | str | None = None
+
+
+class DPUSetStrategy(Spec, frozen=True):
+    """How DPUs that exist already get a changed template."""
+
+    type: str = ""
+    rolling_update: RollingUpdate | None = None
+
+
 class DPUSetSpec(Spec, frozen=True):
     """A template, and selectors of both generations."""
 
+    strategy: DPUSetStrategy | None = None
     node_selector: JSON | None = None
     dpu_node_selector: JSON | None = None
     dpu_selector: Labels | None = None
@@ -81,6 +95,7 @@ class DPUDeviceSpec(Spec, frozen=True):
 
 
 Read = TypeVar("Read", bound=Spec)
+_object = msgspec.json.Decoder(dict[str, Any])
 _decoders: dict[type[Spec], msgspec.json.Decoder[Any]] = {}
 
 
@@ -95,6 +110,17 @@ def read(kind: type[Read], row: Resource) -> Read | str:
         found: Read = decoder.decode(row.spec)
     except (msgspec.MsgspecError, UnicodeEncodeError) as error:
         return f"spec: {error}"
+    return found
+
+
+def read_json(row: Resource) -> JSON:
+    """The spec of an object as JSON, empty if it cannot be read."""
+    if fault_of_limits(row.spec):
+        return {}
+    try:
+        found: JSON = _object.decode(row.spec)
+    except (msgspec.MsgspecError, UnicodeEncodeError):
+        return {}
     return found
 
 

@@ -13,12 +13,14 @@ from typing import Literal, NamedTuple
 from msgspec.structs import replace
 
 from projections.resources import kinds
+from projections.resources.conditions import set_dpus
 from projections.resources.conditions.causes import conditions_of
+from projections.resources.conditions.clusters import cluster_phase
 from projections.resources.conditions.condition import Condition
 from projections.resources.conditions.world import World
 from projections.resources.derivation import Derivation
+from projections.resources.dpus import without_used
 from projections.resources.state import Resource, ResourcesState, object_id
-from projections.resources.wanted import Wanted
 
 _FIRST_PHASES = {
     kinds.BFB: "Initializing",
@@ -56,9 +58,9 @@ def keys(state: ResourcesState, derivation: Derivation, source: str = "", kind: 
         its_source, _, its_kind = collection.partition("/")
         if source in ("", its_source) and kind in ("", its_kind):
             yield from state.by_kind[collection]
-    for winners in (derivation.children.winners, derivation.dpus.winners):
-        for key, wanted in winners.items():
-            if source in ("", wanted.at.source) and kind in ("", wanted.at.kind) and key not in state.objects.rows:
+    for claims in (derivation.children, derivation.dpus):
+        for key in claims.of_kind(source, kind):
+            if key not in state.objects.rows:
                 yield key
 
 
@@ -67,14 +69,13 @@ def view(key: str, world: World) -> ObjectView | None:
     stated, wanted = world.stated(key), world.wanted(key)
     if wanted is None:
         return None if stated is None else ObjectView(stated)
-    as_wanted = wanted.as_row(0)
+    as_wanted = without_used(wanted, _observed_phase(key, world)).as_row(0)
     if stated is not None:
         fields = {"labels": as_wanted.labels, "annotations": as_wanted.annotations, "spec": as_wanted.spec}
         return ObjectView(replace(stated, **fields), wanted.owner)
     owner = view(wanted.owner, world)
     uid = _uid(owner.row.uid if owner else wanted.owner, key)
-    times = [row.created_ms for row in (owner.row if owner else None, _device(key, world)) if row is not None]
-    created_ms = max(times, default=0)
+    created_ms = _wanted_since_ms(key, owner, world)
     row = replace(as_wanted, uid=uid, generation=1, created_ms=created_ms, changed_ms=created_ms)
     return ObjectView(row, wanted.owner, is_derived=True)
 
@@ -98,19 +99,40 @@ def phase(key: str, row: Resource, conditions: tuple[Condition, ...], world: Wor
     seen = world.observed.get(key)
     if seen is not None and seen.phase:
         return seen.phase
-    return "Ready" if conditions and conditions[0].holds else first
+    if conditions and conditions[0].holds:
+        return "Ready"
+    return cluster_phase(key, world) if kind == kinds.DPU_CLUSTER else first
+
+
+def _observed_phase(key: str, world: World) -> str:
+    seen = world.observed.get(key)
+    return seen.phase if seen is not None else ""
 
 
 def children(key: str, world: World) -> list[ChildGroup]:
     """What an object wants, grouped by kind and by the condition `Ready`."""
-    groups: dict[tuple[str, Literal["", "True", "False", "Unknown"], str], list[str]] = {}
-    for child in _wanted_by(key, world):
-        ready = next(iter(conditions_of(child.at.key, world)), None)
-        group = (child.at.kind, ready.status if ready else "", ready.reason if ready else "")
-        groups.setdefault(group, []).append(child.at.name)
+    found: dict[_Group, tuple[int, list[str]]] = {}
+    for child in world.derivation.children.wanted_by(key):
+        _add(found, child, 1, [child], world)
+    for dpus in set_dpus.groups(key, world):
+        first = dpus.first(_NAMES_SHOWN)
+        _add(found, first[0], len(dpus.keys), first, world)
     return [
-        ChildGroup(*group, len(names), tuple(sorted(names)[:_NAMES_SHOWN])) for group, names in sorted(groups.items())
+        ChildGroup(*group, size, tuple(object_id(each).name for each in sorted(names)[:_NAMES_SHOWN]))
+        for group, (size, names) in sorted(found.items())
     ]
+
+
+_Group = tuple[str, Literal["", "True", "False", "Unknown"], str]
+"""The first fields of a ChildGroup."""
+
+
+def _add(found: dict[_Group, tuple[int, list[str]]], child: str, size: int, names: list[str], world: World) -> None:
+    """Add children in the same condition as `child`, with the first of their keys."""
+    ready = next(iter(conditions_of(child, world)), None)
+    group = (object_id(child).kind, ready.status if ready else "", ready.reason if ready else "")
+    known, others = found.get(group, (0, []))
+    found[group] = (known + size, [*others, *names])
 
 
 def _uid(owner: str, key: str) -> str:
@@ -119,18 +141,10 @@ def _uid(owner: str, key: str) -> str:
     return f"{text[:8]}-{text[8:12]}-8{text[13:16]}-a{text[17:20]}-{text[20:32]}"
 
 
-def _wanted_by(key: str, world: World) -> Iterator[Wanted]:
-    derivation = world.derivation
-    for child in derivation.children.of_owner(key):
-        if derivation.children.holders[child] == key:
-            yield derivation.children.winners[child]
-    for device in derivation.selection.members(key):
-        for dpu in derivation.dpus.of_owner(device):
-            found = derivation.dpus.winners[dpu]
-            if found.owner == key and derivation.dpus.holders[dpu] == device:
-                yield found
-
-
-def _device(key: str, world: World) -> Resource | None:
-    """The object of the device of a DPU."""
-    return world.stated(world.derivation.dpus.holders.get(key, "").partition("#")[0])
+def _wanted_since_ms(key: str, owner: ObjectView | None, world: World) -> int:
+    """The time since which a derived object is wanted: its owner must exist, and a DPU also needs its device. A DPU may
+    be selected long after that, when a label changes; its placement follows at once."""
+    device = world.stated(world.derivation.dpus.holders.get(key, "").partition("#")[0])
+    placement = world.state.placements.rows.get(key)
+    times = [row.created_ms for row in (owner.row if owner else None, device) if row is not None]
+    return max(times + ([placement.since_ms] if placement is not None else []), default=0)

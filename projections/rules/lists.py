@@ -32,6 +32,18 @@ class SetKey(NamedTuple):
 ListKey: TypeAlias = tuple[SetKey, ...]
 """Sets in order of precedence, no two with the same rule."""
 
+STAGE = ""
+"""The key of the label that the label set of a cohort has beside the labels of its zones. No zone can have this key.
+A cohort is the DPUs of a released stage of a staged change."""
+
+
+class Canary(NamedTuple):
+    """The policy that cohorts have in place of the policy in force with this name; None if they have none."""
+
+    name: str
+    policy: Policy | None
+
+
 MatchOrder: TypeAlias = tuple[tuple[int, bool, int], ...]
 """A list's sets in order of precedence: bit, whether it allows, classes of traffic that it matches."""
 
@@ -60,6 +72,11 @@ def list_of(policies: Iterable[Policy], zone_labels: Mapping[str, str]) -> ListK
     return tuple(SetKey(rule, _fewest(sources[rule])) for rule in sorted(sources, key=precedence))
 
 
+def is_cohort(zone_labels: Selector) -> bool:
+    """Whether a label set is that of a cohort. Its label sorts before all others."""
+    return bool(zone_labels) and zone_labels[0][0] == STAGE
+
+
 def _fewest(selectors: set[Selector]) -> tuple[Selector, ...]:
     return ((),) if () in selectors else tuple(sorted(selectors))
 
@@ -67,15 +84,21 @@ def _fewest(selectors: set[Selector]) -> tuple[Selector, ...]:
 class Plan:
     """All lists under some policies, for zones with some labels (and for zones without any).
 
-    Lists that are unchanged since `previous` are taken from it: most edits affect the lists of few zones.
+    Label sets of cohorts have the policy of `canary` in place of the policy in force. Lists that are unchanged since
+    `previous` are taken from it: most edits affect the lists of few zones.
     """
 
     def __init__(
-        self, policies: Iterable[Policy], zone_labels: Iterable[Selector], previous: Plan | None = None
+        self,
+        policies: Iterable[Policy],
+        zone_labels: Iterable[Selector],
+        previous: Plan | None = None,
+        canary: Canary | None = None,
     ) -> None:
         self.policies = tuple(policies)
+        self._canary = canary
         self._of_pair = _policies_by_pair(self.policies)
-        known = previous.unchanged_lists(self.policies) if previous is not None else {}
+        known = previous.unchanged_lists(self.policies, canary) if previous is not None else {}
         found = {
             labels: known[labels] if labels in known else list_of(self._candidates(labels), dict(labels))
             for labels in sorted({(), *zone_labels})
@@ -92,7 +115,7 @@ class Plan:
         self._names: Memo[Selector, tuple[str, ...]] = Memo(len(self._number))
         self._lost: Memo[tuple[int, int], tuple[int, ...]] = Memo(MAX_LOSSES)
 
-    def unchanged_lists(self, policies: Iterable[Policy]) -> dict[Selector, ListKey]:
+    def unchanged_lists(self, policies: Iterable[Policy], canary: Canary | None = None) -> dict[Selector, ListKey]:
         """Lists that these policies leave unchanged, by the labels of zones."""
         ours, theirs = {found.name: found for found in self.policies}, {found.name: found for found in policies}
         altered = [ours[name] for name in ours if ours[name] != theirs.get(name)]
@@ -101,6 +124,7 @@ class Plan:
             labels: self.lists[number]
             for labels, number in self._number.items()
             if not any(matches(policy.zones, dict(labels)) for policy in altered)
+            and (canary == self._canary or not is_cohort(labels))
         }
 
     def number_of(self, zone_labels: Mapping[str, str]) -> int:
@@ -111,10 +135,18 @@ class Plan:
         """Like `number_of`, for labels in their canonical form."""
         return self._number[zone_labels]
 
+    def has(self, zone_labels: Selector) -> bool:
+        """Whether the plan was made for these labels, too."""
+        return zone_labels in self._number
+
     def names_of(self, zone_labels: Mapping[str, str]) -> tuple[str, ...]:
         """The names of policies behind the list of a zone with these labels: one text per set of the list, with the
         policies that produce the set."""
-        return self._names.of(selector(zone_labels), self._name_sets)
+        return self.names_for(selector(zone_labels))
+
+    def names_for(self, zone_labels: Selector) -> tuple[str, ...]:
+        """Like `names_of`, for labels in their canonical form."""
+        return self._names.of(zone_labels, self._name_sets)
 
     def _name_sets(self, zone_labels: Selector) -> tuple[str, ...]:
         of_rule: dict[Rule, list[str]] = {}
@@ -125,8 +157,12 @@ class Plan:
 
     def _candidates(self, zone_labels: Selector) -> Iterator[Policy]:
         """Policies that may select a zone with these labels, in no particular order."""
+        canary = self._canary if is_cohort(zone_labels) else None
         for pair in (None, *zone_labels):
-            yield from self._of_pair.get(pair, ())
+            found = self._of_pair.get(pair, ())
+            yield from found if canary is None else (policy for policy in found if policy.name != canary.name)
+        if canary is not None and canary.policy is not None:
+            yield canary.policy
 
     def set_bits(self, number: int) -> tuple[int, ...]:
         """The sets of a list, as places in `keys`, in order of precedence."""

@@ -141,7 +141,7 @@ def of_change(state: FleetState, change: Any, version: int) -> DryRun:
         case EditApplied(proposal, charged, _):
             denied = [count for (kind, _), count in charged.items() if kind == DENIED_BY_CHANGE]
             return DryRun("", max(denied, default=0), of_edit(state, proposal))
-        case EditHeld(hold, _):
+        case EditHeld(hold):
             edit = Edit(hold.policy, hold.policy_after, hold.zone, hold.labels_after)
             return DryRun(hold.kind, hold.addresses, of_edit(state, propose(state, edit, version)))
         case MembersChanged(_, impact, _, holds, _, _, _):
@@ -176,7 +176,8 @@ def leave_of(
 
 
 def of_edit(state: FleetState, proposal: Proposal) -> TableEffects:
-    """The dry run of an edit."""
+    """The dry run of an edit, for DPUs without a staged change."""
+    proposal = proposal.without_cohorts()
     old, new = state.plan, proposal.plan
     read = {bit for was, _ in proposal.pairs() for bit in old.set_bits(was)}
     had = dict(zip(old.keys, _contents(state, read), strict=True))

@@ -25,6 +25,7 @@ from projections.fleet.views import hold_of
 from projections.installs.rows import LEVELS, UNKNOWN_MS, InstallsState
 from projections.rules.policies import matches
 from projections.rules.rule import Held, Rule
+from projections.views.staging import stage_sentence
 from projections.views.verdicts import Matching, Verdict, VerdictSummary, sentence, summary, verdicts
 from projections.zones.rows import Dpu, Node
 from projections.zones.state import ZonesState
@@ -93,9 +94,10 @@ class ExplainQuery(NamedTuple):
 
 
 def explain(about: ExplainQuery, fleet: FleetState, installs: InstallsState) -> ExplanationView:
-    now = table(fleet, about.dpu.zone)
+    stage = fleet.stage_of(about.dpu.zone, about.dpu_name)
+    now = table(fleet, about.dpu.zone, stage)
     addresses = _addresses(about, fleet)
-    by_address = {_text(address): [*_rules(fleet, about.dpu.zone, now, address)] for address in addresses}
+    by_address = {_text(address): [*_rules(fleet, about.dpu.zone, now, address, stage)] for address in addresses}
     rules = [found for listed in by_address.values() for found in listed]
     said = {
         address: verdicts([Matching(view.policy, _rule_of(view)) for view, _ in listed])
@@ -115,7 +117,10 @@ def explain(about: ExplainQuery, fleet: FleetState, installs: InstallsState) -> 
         verdicts=tuple(VerdictView(address, *found) for address, listed in said.items() for found in listed),
         verdict=summary(found for listed in said.values() for found in listed),
         summary=_sentence(about, fleet, said),
-        notes=tuple(_conflicts(about, fleet, addresses)),
+        notes=(
+            *filter(None, [stage_sentence(about.dpu.zone, about.dpu_name, fleet)]),
+            *_conflicts(about, fleet, addresses),
+        ),
     )
 
 
@@ -316,7 +321,9 @@ def _conflicts(about: ExplainQuery, fleet: FleetState, addresses: Iterable[Addre
             yield f"conflict: {_text(address)} is also an address of {few}{more}, so their rules apply to it too"
 
 
-def _rules(fleet: FleetState, zone: str, now: RuleTable, address: Address) -> Iterator[tuple[AddressView, int]]:
+def _rules(
+    fleet: FleetState, zone: str, now: RuleTable, address: Address, stage: int
+) -> Iterator[tuple[AddressView, int]]:
     """The rules that hold an address, in order of precedence, and the version since which each holds it."""
     labels = [
         fleet.labels.sets[fleet.slot_table.label[slot]] for slot in fleet.slot_table.address_index.slots_of(address)
@@ -328,10 +335,10 @@ def _rules(fleet: FleetState, zone: str, now: RuleTable, address: Address) -> It
         selecting = [
             name
             for name in found.policy.split(",")
-            if any(matches(fleet.policies.rows[name].sources, holder) for holder in labels)
+            if any(matches(fleet.policy_for(name, stage).sources, holder) for holder in labels)
         ]
         network = (IPv4Network if isinstance(address, int) else IPv6Network)((key >> 8, key & 255))
-        version, time_ms = held_since(fleet, zone, found.prefixes, address)
+        version, time_ms = held_since(fleet, zone, found.prefixes, address, stage)
         view = AddressView(_text(address), str(network), ",".join(selecting), *_spoken(found.rule), version)
         yield view, time_ms
 

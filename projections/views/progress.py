@@ -20,6 +20,7 @@ from pyroaring import BitMap
 from projections.fleet.state import FleetState
 from projections.fleet.tables import zone_table as tables
 from projections.installs.rows import LEVELS, UNKNOWN_MS, InstallsState, Level, VersionInstalls
+from projections.views.staging import LiveList, live_lists, reached_ordinals
 from projections.zones.state import ZonesState
 
 SHOWN_CHANGES = 120
@@ -100,6 +101,8 @@ class ProgressViews:
         numbers = installs.numbers.get(zone) if told is not None else None
         reported = numbers[-1] if numbers else 0
         reach = self._reach(zone, numbers, dpus.used, installs) if numbers else _NOWHERE
+        if numbers and len(fleet.stages_of(zone)) > 1:
+            reach = _reach_of_lists(zone, live_lists(zone, dpus.names, fleet), installs)
         is_unreported = dpus.names and reported < now.version
         return ProgressView(
             zone=zone,
@@ -185,6 +188,20 @@ def _reach(zone: str, numbers: list[int], ordinals: int, installs: InstallsState
     assert len(counts) == len(LEVELS)
     is_whole = counts[0] == len(there)
     return _LevelCounts(counts[2], counts[1], counts[0], 0 if is_whole else _waiting_ms(zone, there, installs))
+
+
+def _reach_of_lists(zone: str, lists: Iterable[LiveList], installs: InstallsState) -> _LevelCounts:
+    """DPUs at each level of the list that they should have, while a zone has two lists."""
+    counts, pending = [0] * len(LEVELS), []
+    for found in lists:
+        reached = [len(found.ordinals & reached_ordinals(zone, installs, found.version, level)) for level in Level]
+        counts = [sum(pair) for pair in zip(counts, reached, strict=True)]
+        if reached[Level.IN_HARDWARE] < len(found.ordinals):
+            row = installs.version(zone, found.version)
+            pending.append(row.appended_ms if row is not None else 0)
+    return _LevelCounts(
+        counts[Level.RECEIVED], counts[Level.APPLIED], counts[Level.IN_HARDWARE], min(pending, default=0)
+    )
 
 
 def _waiting_ms(zone: str, there: BitMap, installs: InstallsState) -> int:

@@ -13,9 +13,10 @@ from projections.fleet.tables import zone_table as tables
 from projections.fleet.tables.covers import PrefixChange
 from projections.fleet.tables.zone_table import RuleTable
 from projections.installs.rows import InstallsState
-from projections.installs.views import laggards, zone_progress
+from projections.installs.views import zone_progress
 from projections.rules.prefixes import SIZE4, SIZE6, networks
 from projections.rules.rule import Rule
+from projections.views.staging import lagging
 from projections.zones.dpus.rollout import limits_of
 from projections.zones.rows import Zone
 from projections.zones.state import ZonesState
@@ -142,7 +143,7 @@ def frozen(zone: str, state: ZonesState, fleet: FleetState, reported: InstallsSt
     return FrozenView(freeze.since_ms, freeze.actor, waiting, since_ms, steps)
 
 
-def installs(zone: str, state: ZonesState, reported: InstallsState, epoch: int) -> InstallsView:
+def installs(zone: str, state: ZonesState, fleet: FleetState, reported: InstallsState, epoch: int) -> InstallsView:
     """Install progress of the zone's DPUs on its newest tables, and the DPUs that lag or reported an exception.
 
     Reports of another epoch come from before a restore and say nothing of the present tables.
@@ -151,7 +152,7 @@ def installs(zone: str, state: ZonesState, reported: InstallsState, epoch: int) 
     progress = zone_progress(reported, zone, _SHOWN_VERSIONS, ordinals=names)
     if progress is None or progress.epoch != epoch:
         return InstallsView((), (), ())
-    behind = laggards(reported, zone, ordinals=names)[:_SHOWN_LAGGARDS]
+    behind = lagging(zone, names, fleet, reported)[:_SHOWN_LAGGARDS]
     return InstallsView(
         installs=tuple(
             InstallView(

@@ -19,15 +19,20 @@ from eventstore.reasons import Fault, Reason
 from projections.attempt_limits import fault_of_limits, updated_limits
 from projections.field_checks import check_label_keys, check_networks, check_zone, quoted
 from projections.zones.dpus import decide as dpus
+from projections.zones.dpus.networks import report_networks, want_networks
 from projections.zones.dpus.rollout import DpuChange, admit, limits_of
+from projections.zones.dpus.wanted import want
 from projections.zones.nodes import decide as nodes
 from projections.zones.rows import ForwardingMarks, Zone
 from projections.zones.state import ZonesChange, ZonesState
 from schemas.events import (
     DeadlinePassed,
     DpuRegistered,
+    DpusWanted,
     Event,
     LifecycleRequested,
+    NetworksReported,
+    NetworksWanted,
     NodesChanged,
     NodesJoined,
     NodesLeft,
@@ -42,11 +47,11 @@ from schemas.events import (
     ZoneLimitsSet,
 )
 
-__all__ = ["ZonesFold", "ZonesState"]
+__all__ = ["ZonesFold", "ZonesFold2", "ZonesState"]
 
 
 class ZonesFold:
-    """The zones fold, version 1."""
+    """The zones fold, version 1: every DPU is an operator's."""
 
     topic = ZONES
     version = 1
@@ -122,6 +127,24 @@ class ZonesFold:
         assert change.new is not None, "the nodes of a run are new"
         rows = zip(change.new.event.names, change.new.rows(), strict=True)
         return (ZonesChange(nodes={name: node}) for name, node in rows)
+
+
+class ZonesFold2(ZonesFold):
+    """The zones fold, version 2: objects of custom resources want DPUs, too, and network documents on them."""
+
+    version = 2
+    accepts = ZonesFold.accepts | {each.__name__ for each in (DpusWanted, NetworksWanted, NetworksReported)}
+
+    def decide(self, state: ZonesState, event: Event, at: RecordMetadata) -> Decision:
+        match event:
+            case DpusWanted():
+                return want(state, event, at)
+            case NetworksWanted():
+                return want_networks(state, event, at)
+            case NetworksReported():
+                return report_networks(state, event)
+            case _:
+                return super().decide(state, event, at)
 
 
 def _caused(state: ZonesState, event: NodesSuperseded | ZoneLimitsSet, at: RecordMetadata) -> Decision:

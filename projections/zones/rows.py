@@ -119,6 +119,52 @@ class ForwardingMarks(msgspec.Struct, frozen=True, gc=False, array_like=True):
     forwarded: int = 0
 
 
+class WantedDpu(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What an object of custom resources wants of a DPU. A DPU without such a row is an operator's.
+
+    `object` is the key of the object. `image` is what shall be installed, empty for nothing yet. `node` takes effect
+    once the former node of the DPU is in service again.
+    """
+
+    object: str
+    zone: str
+    node: str
+    serial: str
+    bmc_address: str
+    image: str
+
+
+class ResourcesMark(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The offset of a resources partition up to which this partition knows what its objects want."""
+
+    to_offset: int
+
+
+class DpuNetwork(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The network document that is wanted on a DPU, and what was reported of it.
+
+    `version` is the offset of the record that brought the document to this DPU, so it only grows. `applied` is the
+    version that the DPU has, 0 for none. `unresolved` are the interfaces of that document whose ports do not exist yet.
+    """
+
+    digest: str
+    version: int
+    applied: int = 0
+    unresolved: tuple[str, ...] = ()
+    refusal: str = ""
+
+    @property
+    def is_applied(self) -> bool:
+        """Whether the DPU has the wanted document, and every port of it."""
+        return self.applied == self.version and not self.unresolved
+
+
+class NetworkText(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The text of a network document, which DPUs share by its digest."""
+
+    text: str
+
+
 StepState = Literal["idle", "open", "running"]
 """State of a DPU's step: no work, waiting for an attempt, attempt running."""
 

@@ -21,24 +21,29 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, repeat
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
 from eventstore.folding.fold import RecordMetadata
 from eventstore.folding.state_table import StateTable
+from projections.resources.change_journal import ChangeJournal
 from projections.zones.dpus.index import DpuIndex
 from projections.zones.dpus.install_interfaces import step_of
 from projections.zones.nodes.new_nodes import NewNodes
 from projections.zones.rows import (
     CauseRow,
     Dpu,
+    DpuNetwork,
     ForwardingMarks,
     JoinActor,
+    NetworkText,
     Node,
     NodeTombstone,
+    ResourcesMark,
     SourceList,
     SourceSnapshot,
+    WantedDpu,
     Zone,
 )
 
@@ -58,15 +63,39 @@ class ZonesChange(NamedTuple):
     snapshots: Mapping[str, SourceSnapshot | None] = _NOTHING
     lists: Mapping[str, SourceList] = _NOTHING
     dpus: Mapping[str, Dpu | None] = _NOTHING
+    wanted: Mapping[str, WantedDpu | None] = _NOTHING
+    resources_marks: Mapping[str, ResourcesMark] = _NOTHING
+    networks: Mapping[str, DpuNetwork | None] = _NOTHING
+    network_texts: Mapping[str, NetworkText] = _NOTHING
     marks: ForwardingMarks | None = None
     cause: CauseRow | None = None
+
+
+Row = TypeVar("Row")
+
+
+def networks_mark(partition: int) -> str:
+    """The key of the mark of a resources partition that counts the ranges of network documents."""
+    return f"{partition}/networks"
+
+
+def _replace_rows(table: StateTable[Row], rows: Mapping[str, Row | None]) -> None:
+    """Put these rows; None removes one."""
+    for key, row in rows.items():
+        if row is None:
+            table.remove(key)
+        else:
+            table.put(key, row)
 
 
 class ZonesState:
     """The tables of a partition of topic zones, and the data derived from them.
 
-    Nodes, DPUs and zones are keyed by name, snapshots by `zone/source`, and lists by source. The outbox is derived, and
-    keyed by offset.
+    Nodes, DPUs, wanted DPUs and zones are keyed by name, snapshots by `zone/source`, lists by source, and resources
+    marks by the number of the partition, those of network documents with `/networks` after it. Networks of DPUs are
+    keyed by name, their texts by digest: a text stays while a DPU wants it. The outbox is derived, and keyed by offset.
+    Every wanted DPU has a DPU. `dpu_journal` has the names of the DPUs that changed last, `network_journal` those of
+    the DPUs whose network documents did.
     """
 
     def __init__(self) -> None:
@@ -76,9 +105,15 @@ class ZonesState:
         self.snapshots: StateTable[SourceSnapshot] = StateTable("snapshots", SourceSnapshot)
         self.lists: StateTable[SourceList] = StateTable("lists", SourceList)
         self.dpus: StateTable[Dpu] = StateTable("dpus", Dpu)
+        self.wanted: StateTable[WantedDpu] = StateTable("wanted_dpus", WantedDpu)
+        self.resources_marks: StateTable[ResourcesMark] = StateTable("resources_marks", ResourcesMark)
+        self.networks: StateTable[DpuNetwork] = StateTable("dpu_networks", DpuNetwork)
+        self.network_texts: StateTable[NetworkText] = StateTable("network_texts", NetworkText)
         self.marks: StateTable[ForwardingMarks] = StateTable("marks", ForwardingMarks)
         self.causes: StateTable[CauseRow] = StateTable("causes", CauseRow)
         self.join_actors: StateTable[JoinActor] = StateTable("join_actors", JoinActor)
+        self.dpu_journal = ChangeJournal()
+        self.network_journal = ChangeJournal()
         self._clear()
 
     def _clear(self) -> None:
@@ -88,6 +123,7 @@ class ZonesState:
         self._latest_changes_in: dict[int, int] = {}
         self._actor_offsets: list[int] = []
         self.dpu_index = DpuIndex()
+        self._network_users: Counter[str] = Counter()
 
     @property
     def tables(self) -> Sequence[StateTable[Any]]:
@@ -98,6 +134,10 @@ class ZonesState:
             self.snapshots,
             self.lists,
             self.dpus,
+            self.wanted,
+            self.resources_marks,
+            self.networks,
+            self.network_texts,
             self.marks,
             self.causes,
             self.join_actors,
@@ -112,6 +152,18 @@ class ZonesState:
     def forwarded(self) -> int:
         """The offset below which all changes are known to be in fleet, and are no longer in the outbox."""
         return self._mark().forwarded
+
+    def wanted_before(self, partition: int) -> int:
+        """The offset of a resources partition at which the next record about its wanted DPUs must begin."""
+        return self._resources_mark(str(partition))
+
+    def networks_before(self, partition: int) -> int:
+        """The offset of a resources partition at which the next record about network documents must begin."""
+        return self._resources_mark(networks_mark(partition))
+
+    def _resources_mark(self, key: str) -> int:
+        mark = self.resources_marks.rows.get(key)
+        return mark.to_offset if mark is not None else 0
 
     def zones(self) -> list[str]:
         """Names of the zones that exist or existed in this partition, except for deleted ones."""
@@ -149,6 +201,8 @@ class ZonesState:
         return len(names)
 
     def rederive(self) -> None:
+        self.dpu_journal.restart()
+        self.network_journal.restart()
         self._clear()
         for node in self.nodes.rows.values():
             self._count(node.zone, 1)
@@ -163,6 +217,7 @@ class ZonesState:
         self._actor_offsets = sorted(map(int, self.join_actors.rows))
         for name, dpu in sorted(self.dpus.rows.items(), key=lambda item: (item[1].since, item[0])):
             self.dpu_index.replace(name, None, dpu)
+        self._network_users.update(row.digest for row in self.networks.rows.values())
 
     def last_changes(self, names: Sequence[str], offsets: Sequence[int]) -> Sequence[Node | NodeTombstone | None]:
         """The row or the tombstone of each node; None if the node's last change was not at the offset given for its
@@ -191,24 +246,22 @@ class ZonesState:
         return self._latest_changes_in[offset]
 
     def apply(self, change: ZonesChange, at: RecordMetadata) -> None:
-        for zone, row in change.zones.items():
-            if row is None:
-                self.zone_rows.remove(zone)
-            else:
-                self.zone_rows.put(zone, row)
+        _replace_rows(self.zone_rows, change.zones)
         if change.new is not None:
             self._add(change.new)
         if change.nodes or change.tombstones:
             self._change_nodes(change, at)
         if change.cause is not None:
             self.causes.put(str(at.offset), change.cause)
-        for key, complete in change.snapshots.items():
-            if complete is None:
-                self.snapshots.remove(key)
-            else:
-                self.snapshots.put(key, complete)
+        _replace_rows(self.snapshots, change.snapshots)
         self.lists.put_all(change.lists)
         self._change_dpus(change.dpus)
+        if change.dpus or change.resources_marks:
+            self.dpu_journal.record([*change.dpus, *change.wanted])
+        _replace_rows(self.wanted, change.wanted)
+        self.resources_marks.put_all(change.resources_marks)
+        if change.networks:
+            self._change_networks(change)
         if change.marks is not None:
             if change.marks.forwarded > self.forwarded:
                 self._prune(change.marks.forwarded)
@@ -236,6 +289,26 @@ class ZonesState:
                 self.dpus.remove(name)
             else:
                 self.dpus.put(name, dpu)
+
+    def _change_networks(self, change: ZonesChange) -> None:
+        """Replace the networks of DPUs, and drop the texts that no DPU wants any more."""
+        self.network_texts.put_all(change.network_texts)
+        self.network_journal.record(change.networks)
+        left: dict[str, None] = {}
+        for name, row in change.networks.items():
+            old = self.networks.rows.get(name)
+            if row is not None:
+                self._network_users[row.digest] += 1
+                self.networks.put(name, row)
+            else:
+                self.networks.remove(name)
+            if old is not None:
+                self._network_users[old.digest] -= 1
+                left[old.digest] = None
+        for digest in left:
+            if not self._network_users[digest]:
+                del self._network_users[digest]
+                self.network_texts.remove(digest)
 
     def _add(self, new: NewNodes) -> None:
         """Add nodes that are new to the partition: from one record, or from one record per node."""

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17schemas/api/agent.proto\x12\x11\x64puplane.agent.v1\"\x98\x01\n\tFromAgent\x12)\n\x05hello\x18\x01 \x01(\x0b\x32\x18.dpuplane.agent.v1.HelloH\x00\x12%\n\x03\x61\x63k\x18\x02 \x01(\x0b\x32\x16.dpuplane.agent.v1.AckH\x00\x12\x31\n\theartbeat\x18\x03 \x01(\x0b\x32\x1c.dpuplane.agent.v1.HeartbeatH\x00\x42\x06\n\x04kind\"\xe6\x01\n\x07ToAgent\x12-\n\x07welcome\x18\x01 \x01(\x0b\x32\x1a.dpuplane.agent.v1.WelcomeH\x00\x12,\n\x07go_away\x18\x02 \x01(\x0b\x32\x19.dpuplane.agent.v1.GoAwayH\x00\x12)\n\x05\x66rame\x18\x03 \x01(\x0b\x32\x18.dpuplane.agent.v1.FrameH\x00\x12<\n\x0fheartbeat_reply\x18\x04 \x01(\x0b\x32!.dpuplane.agent.v1.HeartbeatReplyH\x00\x12\r\n\x05group\x18\x0f \x01(\x0c\x42\x06\n\x04kind\"y\n\x05Hello\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0c\n\x04zone\x18\x02 \x01(\t\x12\x0c\n\x04\x64pus\x18\x03 \x03(\t\x12\x10\n\x08\x62oot_ids\x18\x04 \x03(\t\x12\x30\n\x08statuses\x18\x05 \x03(\x0b\x32\x1e.dpuplane.agent.v1.TableStatus\"r\n\x0bTableStatus\x12\x0c\n\x04\x64pus\x18\x01 \x01(\x0c\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\x10\n\x08received\x18\x03 \x01(\x04\x12\x0f\n\x07\x61pplied\x18\x04 \x01(\x04\x12\x13\n\x0bin_hardware\x18\x05 \x01(\x04\x12\x0e\n\x06\x64igest\x18\x06 \x01(\x0c\"e\n\x03\x41\x63k\x12\x30\n\x08statuses\x18\x01 \x03(\x0b\x32\x1e.dpuplane.agent.v1.TableStatus\x12,\n\x08refusals\x18\x02 \x03(\x0b\x32\x1a.dpuplane.agent.v1.Refusal\"\xb2\x02\n\x07Refusal\x12.\n\x06status\x18\x01 \x01(\x0b\x32\x1e.dpuplane.agent.v1.TableStatus\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12-\n\x04\x63ode\x18\x03 \x01(\x0e\x32\x1f.dpuplane.agent.v1.Refusal.Code\x12\x0e\n\x06reason\x18\x04 \x01(\t\"\xa6\x01\n\x04\x43ode\x12\x14\n\x10\x43ODE_UNSPECIFIED\x10\x00\x12\x16\n\x12\x43ODE_OLDER_VERSION\x10\x01\x12\x15\n\x11\x43ODE_UNKNOWN_BASE\x10\x02\x12\x18\n\x14\x43ODE_DIGEST_MISMATCH\x10\x03\x12\x13\n\x0f\x43ODE_TABLE_FULL\x10\x04\x12\x12\n\x0e\x43ODE_MALFORMED\x10\x05\x12\x16\n\x12\x43ODE_DEVICE_FAILED\x10\x06\"=\n\tHeartbeat\x12\x30\n\x08statuses\x18\x01 \x03(\x0b\x32\x1e.dpuplane.agent.v1.TableStatus\"@\n\x0eHeartbeatReply\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x0e\n\x06\x66rozen\x18\x03 \x01(\x08\"~\n\x07Welcome\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x0e\n\x06\x66rozen\x18\x03 \x01(\x08\x12\x14\n\x0cheartbeat_ms\x18\x04 \x01(\r\x12-\n\x08unserved\x18\x05 \x03(\x0b\x32\x1b.dpuplane.agent.v1.Unserved\"@\n\x08Unserved\x12\x0c\n\x04\x64pus\x18\x01 \x01(\x0c\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x16\n\x0eretry_after_ms\x18\x03 \x01(\r\"0\n\x06GoAway\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x16\n\x0eretry_after_ms\x18\x02 \x01(\r\"x\n\x05\x46rame\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12\x14\n\x0c\x66rom_version\x18\x02 \x01(\x04\x12\x12\n\nto_version\x18\x03 \x01(\x04\x12\x0e\n\x06\x64igest\x18\x04 \x01(\x0c\x12&\n\x05steps\x18\x05 \x03(\x0b\x32\x17.dpuplane.agent.v1.Step\"\xfd\x02\n\x04Step\x12\x10\n\x08priority\x18\x01 \x01(\x12\x12.\n\x06\x61\x63tion\x18\x02 \x01(\x0e\x32\x1e.dpuplane.agent.v1.Step.Action\x12\x32\n\x08protocol\x18\x03 \x01(\x0e\x32 .dpuplane.agent.v1.Step.Protocol\x12\r\n\x05ports\x18\x04 \x03(\r\x12\x0c\n\x04\x61\x64\x64\x34\x18\x05 \x01(\x0c\x12\x0c\n\x04\x61\x64\x64\x36\x18\x06 \x01(\x0c\x12\x0f\n\x07remove4\x18\x07 \x01(\x0c\x12\x0f\n\x07remove6\x18\x08 \x01(\x0c\"C\n\x06\x41\x63tion\x12\x16\n\x12\x41\x43TION_UNSPECIFIED\x10\x00\x12\x10\n\x0c\x41\x43TION_ALLOW\x10\x01\x12\x0f\n\x0b\x41\x43TION_DROP\x10\x02\"m\n\x08Protocol\x12\x18\n\x14PROTOCOL_UNSPECIFIED\x10\x00\x12\x10\n\x0cPROTOCOL_ANY\x10\x01\x12\x10\n\x0cPROTOCOL_TCP\x10\x02\x12\x10\n\x0cPROTOCOL_UDP\x10\x03\x12\x11\n\rPROTOCOL_ICMP\x10\x04\x42\x1fZ\x1d\x64puplane/api/agent/v1;agentv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17schemas/api/agent.proto\x12\x11\x64puplane.agent.v1\"\xce\x01\n\tFromAgent\x12)\n\x05hello\x18\x01 \x01(\x0b\x32\x18.dpuplane.agent.v1.HelloH\x00\x12%\n\x03\x61\x63k\x18\x02 \x01(\x0b\x32\x16.dpuplane.agent.v1.AckH\x00\x12\x31\n\theartbeat\x18\x03 \x01(\x0b\x32\x1c.dpuplane.agent.v1.HeartbeatH\x00\x12\x34\n\x0bnetwork_ack\x18\x04 \x01(\x0b\x32\x1d.dpuplane.agent.v1.NetworkAckH\x00\x42\x06\n\x04kind\"\x95\x02\n\x07ToAgent\x12-\n\x07welcome\x18\x01 \x01(\x0b\x32\x1a.dpuplane.agent.v1.WelcomeH\x00\x12,\n\x07go_away\x18\x02 \x01(\x0b\x32\x19.dpuplane.agent.v1.GoAwayH\x00\x12)\n\x05\x66rame\x18\x03 \x01(\x0b\x32\x18.dpuplane.agent.v1.FrameH\x00\x12<\n\x0fheartbeat_reply\x18\x04 \x01(\x0b\x32!.dpuplane.agent.v1.HeartbeatReplyH\x00\x12-\n\x07network\x18\x05 \x01(\x0b\x32\x1a.dpuplane.agent.v1.NetworkH\x00\x12\r\n\x05group\x18\x0f \x01(\x0c\x42\x06\n\x04kind\"\xc5\x01\n\x05Hello\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0c\n\x04zone\x18\x02 \x01(\t\x12\x0c\n\x04\x64pus\x18\x03 \x03(\t\x12\x10\n\x08\x62oot_ids\x18\x04 \x03(\t\x12\x30\n\x08statuses\x18\x05 \x03(\x0b\x32\x1e.dpuplane.agent.v1.TableStatus\x12\x16\n\x0etakes_networks\x18\x06 \x01(\x08\x12\x32\n\x08networks\x18\x07 \x03(\x0b\x32 .dpuplane.agent.v1.NetworkStatus\"r\n\x0bTableStatus\x12\x0c\n\x04\x64pus\x18\x01 \x01(\x0c\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\x10\n\x08received\x18\x03 \x01(\x04\x12\x0f\n\x07\x61pplied\x18\x04 \x01(\x04\x12\x13\n\x0bin_hardware\x18\x05 \x01(\x04\x12\x0e\n\x06\x64igest\x18\x06 \x01(\x0c\"e\n\x03\x41\x63k\x12\x30\n\x08statuses\x18\x01 \x03(\x0b\x32\x1e.dpuplane.agent.v1.TableStatus\x12,\n\x08refusals\x18\x02 \x03(\x0b\x32\x1a.dpuplane.agent.v1.Refusal\"\xb2\x02\n\x07Refusal\x12.\n\x06status\x18\x01 \x01(\x0b\x32\x1e.dpuplane.agent.v1.TableStatus\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12-\n\x04\x63ode\x18\x03 \x01(\x0e\x32\x1f.dpuplane.agent.v1.Refusal.Code\x12\x0e\n\x06reason\x18\x04 \x01(\t\"\xa6\x01\n\x04\x43ode\x12\x14\n\x10\x43ODE_UNSPECIFIED\x10\x00\x12\x16\n\x12\x43ODE_OLDER_VERSION\x10\x01\x12\x15\n\x11\x43ODE_UNKNOWN_BASE\x10\x02\x12\x18\n\x14\x43ODE_DIGEST_MISMATCH\x10\x03\x12\x13\n\x0f\x43ODE_TABLE_FULL\x10\x04\x12\x12\n\x0e\x43ODE_MALFORMED\x10\x05\x12\x16\n\x12\x43ODE_DEVICE_FAILED\x10\x06\"q\n\tHeartbeat\x12\x30\n\x08statuses\x18\x01 \x03(\x0b\x32\x1e.dpuplane.agent.v1.TableStatus\x12\x32\n\x08networks\x18\x02 \x03(\x0b\x32 .dpuplane.agent.v1.NetworkStatus\"s\n\rNetworkStatus\x12\x0c\n\x04\x64pus\x18\x01 \x01(\x0c\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\x10\n\x08received\x18\x03 \x01(\x04\x12\x0f\n\x07\x61pplied\x18\x04 \x01(\x04\x12\x0e\n\x06\x64igest\x18\x05 \x01(\x0c\x12\x12\n\nunresolved\x18\x06 \x03(\t\"u\n\nNetworkAck\x12\x32\n\x08statuses\x18\x01 \x03(\x0b\x32 .dpuplane.agent.v1.NetworkStatus\x12\x33\n\x08refusals\x18\x02 \x03(\x0b\x32!.dpuplane.agent.v1.NetworkRefusal\"\x92\x01\n\x0eNetworkRefusal\x12\x30\n\x06status\x18\x01 \x01(\x0b\x32 .dpuplane.agent.v1.NetworkStatus\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12-\n\x04\x63ode\x18\x03 \x01(\x0e\x32\x1f.dpuplane.agent.v1.Refusal.Code\x12\x0e\n\x06reason\x18\x04 \x01(\t\"@\n\x0eHeartbeatReply\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x0e\n\x06\x66rozen\x18\x03 \x01(\x08\"~\n\x07Welcome\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x0e\n\x06\x66rozen\x18\x03 \x01(\x08\x12\x14\n\x0cheartbeat_ms\x18\x04 \x01(\r\x12-\n\x08unserved\x18\x05 \x03(\x0b\x32\x1b.dpuplane.agent.v1.Unserved\"@\n\x08Unserved\x12\x0c\n\x04\x64pus\x18\x01 \x01(\x0c\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x16\n\x0eretry_after_ms\x18\x03 \x01(\r\"0\n\x06GoAway\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x16\n\x0eretry_after_ms\x18\x02 \x01(\r\"x\n\x05\x46rame\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12\x14\n\x0c\x66rom_version\x18\x02 \x01(\x04\x12\x12\n\nto_version\x18\x03 \x01(\x04\x12\x0e\n\x06\x64igest\x18\x04 \x01(\x0c\x12&\n\x05steps\x18\x05 \x03(\x0b\x32\x17.dpuplane.agent.v1.Step\"\xfd\x02\n\x04Step\x12\x10\n\x08priority\x18\x01 \x01(\x12\x12.\n\x06\x61\x63tion\x18\x02 \x01(\x0e\x32\x1e.dpuplane.agent.v1.Step.Action\x12\x32\n\x08protocol\x18\x03 \x01(\x0e\x32 .dpuplane.agent.v1.Step.Protocol\x12\r\n\x05ports\x18\x04 \x03(\r\x12\x0c\n\x04\x61\x64\x64\x34\x18\x05 \x01(\x0c\x12\x0c\n\x04\x61\x64\x64\x36\x18\x06 \x01(\x0c\x12\x0f\n\x07remove4\x18\x07 \x01(\x0c\x12\x0f\n\x07remove6\x18\x08 \x01(\x0c\"C\n\x06\x41\x63tion\x12\x16\n\x12\x41\x43TION_UNSPECIFIED\x10\x00\x12\x10\n\x0c\x41\x43TION_ALLOW\x10\x01\x12\x0f\n\x0b\x41\x43TION_DROP\x10\x02\"m\n\x08Protocol\x12\x18\n\x14PROTOCOL_UNSPECIFIED\x10\x00\x12\x10\n\x0cPROTOCOL_ANY\x10\x01\x12\x10\n\x0cPROTOCOL_TCP\x10\x02\x12\x10\n\x0cPROTOCOL_UDP\x10\x03\x12\x11\n\rPROTOCOL_ICMP\x10\x04\"K\n\x07Network\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x0e\n\x06\x64igest\x18\x03 \x01(\x0c\x12\x10\n\x08\x64ocument\x18\x04 \x01(\x0c\x42\x1fZ\x1d\x64puplane/api/agent/v1;agentv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,35 +33,43 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z\035dpuplane/api/agent/v1;agentv1'
   _globals['_FROMAGENT']._serialized_start=47
-  _globals['_FROMAGENT']._serialized_end=199
-  _globals['_TOAGENT']._serialized_start=202
-  _globals['_TOAGENT']._serialized_end=432
-  _globals['_HELLO']._serialized_start=434
-  _globals['_HELLO']._serialized_end=555
-  _globals['_TABLESTATUS']._serialized_start=557
-  _globals['_TABLESTATUS']._serialized_end=671
-  _globals['_ACK']._serialized_start=673
-  _globals['_ACK']._serialized_end=774
-  _globals['_REFUSAL']._serialized_start=777
-  _globals['_REFUSAL']._serialized_end=1083
-  _globals['_REFUSAL_CODE']._serialized_start=917
-  _globals['_REFUSAL_CODE']._serialized_end=1083
-  _globals['_HEARTBEAT']._serialized_start=1085
-  _globals['_HEARTBEAT']._serialized_end=1146
-  _globals['_HEARTBEATREPLY']._serialized_start=1148
-  _globals['_HEARTBEATREPLY']._serialized_end=1212
-  _globals['_WELCOME']._serialized_start=1214
-  _globals['_WELCOME']._serialized_end=1340
-  _globals['_UNSERVED']._serialized_start=1342
-  _globals['_UNSERVED']._serialized_end=1406
-  _globals['_GOAWAY']._serialized_start=1408
-  _globals['_GOAWAY']._serialized_end=1456
-  _globals['_FRAME']._serialized_start=1458
-  _globals['_FRAME']._serialized_end=1578
-  _globals['_STEP']._serialized_start=1581
-  _globals['_STEP']._serialized_end=1962
-  _globals['_STEP_ACTION']._serialized_start=1784
-  _globals['_STEP_ACTION']._serialized_end=1851
-  _globals['_STEP_PROTOCOL']._serialized_start=1853
-  _globals['_STEP_PROTOCOL']._serialized_end=1962
+  _globals['_FROMAGENT']._serialized_end=253
+  _globals['_TOAGENT']._serialized_start=256
+  _globals['_TOAGENT']._serialized_end=533
+  _globals['_HELLO']._serialized_start=536
+  _globals['_HELLO']._serialized_end=733
+  _globals['_TABLESTATUS']._serialized_start=735
+  _globals['_TABLESTATUS']._serialized_end=849
+  _globals['_ACK']._serialized_start=851
+  _globals['_ACK']._serialized_end=952
+  _globals['_REFUSAL']._serialized_start=955
+  _globals['_REFUSAL']._serialized_end=1261
+  _globals['_REFUSAL_CODE']._serialized_start=1095
+  _globals['_REFUSAL_CODE']._serialized_end=1261
+  _globals['_HEARTBEAT']._serialized_start=1263
+  _globals['_HEARTBEAT']._serialized_end=1376
+  _globals['_NETWORKSTATUS']._serialized_start=1378
+  _globals['_NETWORKSTATUS']._serialized_end=1493
+  _globals['_NETWORKACK']._serialized_start=1495
+  _globals['_NETWORKACK']._serialized_end=1612
+  _globals['_NETWORKREFUSAL']._serialized_start=1615
+  _globals['_NETWORKREFUSAL']._serialized_end=1761
+  _globals['_HEARTBEATREPLY']._serialized_start=1763
+  _globals['_HEARTBEATREPLY']._serialized_end=1827
+  _globals['_WELCOME']._serialized_start=1829
+  _globals['_WELCOME']._serialized_end=1955
+  _globals['_UNSERVED']._serialized_start=1957
+  _globals['_UNSERVED']._serialized_end=2021
+  _globals['_GOAWAY']._serialized_start=2023
+  _globals['_GOAWAY']._serialized_end=2071
+  _globals['_FRAME']._serialized_start=2073
+  _globals['_FRAME']._serialized_end=2193
+  _globals['_STEP']._serialized_start=2196
+  _globals['_STEP']._serialized_end=2577
+  _globals['_STEP_ACTION']._serialized_start=2399
+  _globals['_STEP_ACTION']._serialized_end=2466
+  _globals['_STEP_PROTOCOL']._serialized_start=2468
+  _globals['_STEP_PROTOCOL']._serialized_end=2577
+  _globals['_NETWORK']._serialized_start=2579
+  _globals['_NETWORK']._serialized_end=2654
 # @@protoc_insertion_point(module_scope)

@@ -8,42 +8,50 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class FromAgent(_message.Message):
-    __slots__ = ("hello", "ack", "heartbeat")
+    __slots__ = ("hello", "ack", "heartbeat", "network_ack")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     ACK_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    NETWORK_ACK_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     ack: Ack
     heartbeat: Heartbeat
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ...) -> None: ...
+    network_ack: NetworkAck
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., network_ack: _Optional[_Union[NetworkAck, _Mapping]] = ...) -> None: ...
 
 class ToAgent(_message.Message):
-    __slots__ = ("welcome", "go_away", "frame", "heartbeat_reply", "group")
+    __slots__ = ("welcome", "go_away", "frame", "heartbeat_reply", "network", "group")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     GO_AWAY_FIELD_NUMBER: _ClassVar[int]
     FRAME_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_REPLY_FIELD_NUMBER: _ClassVar[int]
+    NETWORK_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
     go_away: GoAway
     frame: Frame
     heartbeat_reply: HeartbeatReply
+    network: Network
     group: bytes
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., go_away: _Optional[_Union[GoAway, _Mapping]] = ..., frame: _Optional[_Union[Frame, _Mapping]] = ..., heartbeat_reply: _Optional[_Union[HeartbeatReply, _Mapping]] = ..., group: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., go_away: _Optional[_Union[GoAway, _Mapping]] = ..., frame: _Optional[_Union[Frame, _Mapping]] = ..., heartbeat_reply: _Optional[_Union[HeartbeatReply, _Mapping]] = ..., network: _Optional[_Union[Network, _Mapping]] = ..., group: _Optional[bytes] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("protocol", "zone", "dpus", "boot_ids", "statuses")
+    __slots__ = ("protocol", "zone", "dpus", "boot_ids", "statuses", "takes_networks", "networks")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     ZONE_FIELD_NUMBER: _ClassVar[int]
     DPUS_FIELD_NUMBER: _ClassVar[int]
     BOOT_IDS_FIELD_NUMBER: _ClassVar[int]
     STATUSES_FIELD_NUMBER: _ClassVar[int]
+    TAKES_NETWORKS_FIELD_NUMBER: _ClassVar[int]
+    NETWORKS_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     zone: str
     dpus: _containers.RepeatedScalarFieldContainer[str]
     boot_ids: _containers.RepeatedScalarFieldContainer[str]
     statuses: _containers.RepeatedCompositeFieldContainer[TableStatus]
-    def __init__(self, protocol: _Optional[int] = ..., zone: _Optional[str] = ..., dpus: _Optional[_Iterable[str]] = ..., boot_ids: _Optional[_Iterable[str]] = ..., statuses: _Optional[_Iterable[_Union[TableStatus, _Mapping]]] = ...) -> None: ...
+    takes_networks: bool
+    networks: _containers.RepeatedCompositeFieldContainer[NetworkStatus]
+    def __init__(self, protocol: _Optional[int] = ..., zone: _Optional[str] = ..., dpus: _Optional[_Iterable[str]] = ..., boot_ids: _Optional[_Iterable[str]] = ..., statuses: _Optional[_Iterable[_Union[TableStatus, _Mapping]]] = ..., takes_networks: _Optional[bool] = ..., networks: _Optional[_Iterable[_Union[NetworkStatus, _Mapping]]] = ...) -> None: ...
 
 class TableStatus(_message.Message):
     __slots__ = ("dpus", "epoch", "received", "applied", "in_hardware", "digest")
@@ -98,10 +106,48 @@ class Refusal(_message.Message):
     def __init__(self, status: _Optional[_Union[TableStatus, _Mapping]] = ..., version: _Optional[int] = ..., code: _Optional[_Union[Refusal.Code, str]] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("statuses",)
+    __slots__ = ("statuses", "networks")
     STATUSES_FIELD_NUMBER: _ClassVar[int]
+    NETWORKS_FIELD_NUMBER: _ClassVar[int]
     statuses: _containers.RepeatedCompositeFieldContainer[TableStatus]
-    def __init__(self, statuses: _Optional[_Iterable[_Union[TableStatus, _Mapping]]] = ...) -> None: ...
+    networks: _containers.RepeatedCompositeFieldContainer[NetworkStatus]
+    def __init__(self, statuses: _Optional[_Iterable[_Union[TableStatus, _Mapping]]] = ..., networks: _Optional[_Iterable[_Union[NetworkStatus, _Mapping]]] = ...) -> None: ...
+
+class NetworkStatus(_message.Message):
+    __slots__ = ("dpus", "epoch", "received", "applied", "digest", "unresolved")
+    DPUS_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    APPLIED_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    UNRESOLVED_FIELD_NUMBER: _ClassVar[int]
+    dpus: bytes
+    epoch: int
+    received: int
+    applied: int
+    digest: bytes
+    unresolved: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, dpus: _Optional[bytes] = ..., epoch: _Optional[int] = ..., received: _Optional[int] = ..., applied: _Optional[int] = ..., digest: _Optional[bytes] = ..., unresolved: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class NetworkAck(_message.Message):
+    __slots__ = ("statuses", "refusals")
+    STATUSES_FIELD_NUMBER: _ClassVar[int]
+    REFUSALS_FIELD_NUMBER: _ClassVar[int]
+    statuses: _containers.RepeatedCompositeFieldContainer[NetworkStatus]
+    refusals: _containers.RepeatedCompositeFieldContainer[NetworkRefusal]
+    def __init__(self, statuses: _Optional[_Iterable[_Union[NetworkStatus, _Mapping]]] = ..., refusals: _Optional[_Iterable[_Union[NetworkRefusal, _Mapping]]] = ...) -> None: ...
+
+class NetworkRefusal(_message.Message):
+    __slots__ = ("status", "version", "code", "reason")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    status: NetworkStatus
+    version: int
+    code: Refusal.Code
+    reason: str
+    def __init__(self, status: _Optional[_Union[NetworkStatus, _Mapping]] = ..., version: _Optional[int] = ..., code: _Optional[_Union[Refusal.Code, str]] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class HeartbeatReply(_message.Message):
     __slots__ = ("epoch", "version", "frozen")
@@ -198,3 +244,15 @@ class Step(_message.Message):
     remove4: bytes
     remove6: bytes
     def __init__(self, priority: _Optional[int] = ..., action: _Optional[_Union[Step.Action, str]] = ..., protocol: _Optional[_Union[Step.Protocol, str]] = ..., ports: _Optional[_Iterable[int]] = ..., add4: _Optional[bytes] = ..., add6: _Optional[bytes] = ..., remove4: _Optional[bytes] = ..., remove6: _Optional[bytes] = ...) -> None: ...
+
+class Network(_message.Message):
+    __slots__ = ("epoch", "version", "digest", "document")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    DOCUMENT_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    version: int
+    digest: bytes
+    document: bytes
+    def __init__(self, epoch: _Optional[int] = ..., version: _Optional[int] = ..., digest: _Optional[bytes] = ..., document: _Optional[bytes] = ...) -> None: ...

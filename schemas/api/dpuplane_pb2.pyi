@@ -594,14 +594,16 @@ class KeepSessionResponse(_message.Message):
     def __init__(self, lease: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., position: _Optional[str] = ..., revision: _Optional[str] = ...) -> None: ...
 
 class SetPolicyRequest(_message.Message):
-    __slots__ = ("command_id", "policy", "dry_run")
+    __slots__ = ("command_id", "policy", "staging", "dry_run")
     COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
+    STAGING_FIELD_NUMBER: _ClassVar[int]
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
     command_id: str
     policy: PolicySpec
+    staging: Staging
     dry_run: bool
-    def __init__(self, command_id: _Optional[str] = ..., policy: _Optional[_Union[PolicySpec, _Mapping]] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+    def __init__(self, command_id: _Optional[str] = ..., policy: _Optional[_Union[PolicySpec, _Mapping]] = ..., staging: _Optional[_Union[Staging, _Mapping]] = ..., dry_run: _Optional[bool] = ...) -> None: ...
 
 class PolicySpec(_message.Message):
     __slots__ = ("name", "priority", "action", "protocol", "ports", "sources", "zones")
@@ -635,6 +637,16 @@ class PolicySpec(_message.Message):
     zones: _containers.ScalarMap[str, str]
     def __init__(self, name: _Optional[str] = ..., priority: _Optional[int] = ..., action: _Optional[str] = ..., protocol: _Optional[str] = ..., ports: _Optional[_Iterable[_Union[PortRange, _Mapping]]] = ..., sources: _Optional[_Mapping[str, str]] = ..., zones: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
+class Staging(_message.Message):
+    __slots__ = ("stages", "bake_time", "failure_budget")
+    STAGES_FIELD_NUMBER: _ClassVar[int]
+    BAKE_TIME_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_BUDGET_FIELD_NUMBER: _ClassVar[int]
+    stages: _containers.RepeatedScalarFieldContainer[str]
+    bake_time: _duration_pb2.Duration
+    failure_budget: str
+    def __init__(self, stages: _Optional[_Iterable[str]] = ..., bake_time: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., failure_budget: _Optional[str] = ...) -> None: ...
+
 class PortRange(_message.Message):
     __slots__ = ("first", "last")
     FIRST_FIELD_NUMBER: _ClassVar[int]
@@ -644,14 +656,36 @@ class PortRange(_message.Message):
     def __init__(self, first: _Optional[int] = ..., last: _Optional[int] = ...) -> None: ...
 
 class DeletePolicyRequest(_message.Message):
-    __slots__ = ("command_id", "name", "dry_run")
+    __slots__ = ("command_id", "name", "staging", "dry_run")
     COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
+    STAGING_FIELD_NUMBER: _ClassVar[int]
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
     command_id: str
     name: str
+    staging: Staging
     dry_run: bool
-    def __init__(self, command_id: _Optional[str] = ..., name: _Optional[str] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+    def __init__(self, command_id: _Optional[str] = ..., name: _Optional[str] = ..., staging: _Optional[_Union[Staging, _Mapping]] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+
+class RequestStagesRequest(_message.Message):
+    __slots__ = ("command_id", "policy", "verb")
+    class Verb(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        VERB_UNSPECIFIED: _ClassVar[RequestStagesRequest.Verb]
+        VERB_PAUSE: _ClassVar[RequestStagesRequest.Verb]
+        VERB_RESUME: _ClassVar[RequestStagesRequest.Verb]
+        VERB_UNDO: _ClassVar[RequestStagesRequest.Verb]
+    VERB_UNSPECIFIED: RequestStagesRequest.Verb
+    VERB_PAUSE: RequestStagesRequest.Verb
+    VERB_RESUME: RequestStagesRequest.Verb
+    VERB_UNDO: RequestStagesRequest.Verb
+    COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    VERB_FIELD_NUMBER: _ClassVar[int]
+    command_id: str
+    policy: str
+    verb: RequestStagesRequest.Verb
+    def __init__(self, command_id: _Optional[str] = ..., policy: _Optional[str] = ..., verb: _Optional[_Union[RequestStagesRequest.Verb, str]] = ...) -> None: ...
 
 class ApproveHoldRequest(_message.Message):
     __slots__ = ("command_id", "hold", "hash")
@@ -1859,7 +1893,7 @@ class ApplyResourcesRequest(_message.Message):
     def __init__(self, command_id: _Optional[str] = ..., resources: _Optional[_Iterable[_Union[ResourceSpec, _Mapping]]] = ..., plan: _Optional[bool] = ..., dry_run: _Optional[bool] = ...) -> None: ...
 
 class ResourceSpec(_message.Message):
-    __slots__ = ("kind", "api_version", "namespace", "name", "labels", "annotations", "spec")
+    __slots__ = ("kind", "api_version", "namespace", "name", "labels", "annotations", "spec", "revision")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -1881,6 +1915,7 @@ class ResourceSpec(_message.Message):
     LABELS_FIELD_NUMBER: _ClassVar[int]
     ANNOTATIONS_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
     kind: str
     api_version: str
     namespace: str
@@ -1888,7 +1923,8 @@ class ResourceSpec(_message.Message):
     labels: _containers.ScalarMap[str, str]
     annotations: _containers.ScalarMap[str, str]
     spec: str
-    def __init__(self, kind: _Optional[str] = ..., api_version: _Optional[str] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ..., spec: _Optional[str] = ...) -> None: ...
+    revision: int
+    def __init__(self, kind: _Optional[str] = ..., api_version: _Optional[str] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ..., spec: _Optional[str] = ..., revision: _Optional[int] = ...) -> None: ...
 
 class DeleteResourcesRequest(_message.Message):
     __slots__ = ("command_id", "resources")
@@ -1910,6 +1946,238 @@ class ResourceName(_message.Message):
     uid: str
     def __init__(self, kind: _Optional[str] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ...) -> None: ...
 
+class KeepSecretsRequest(_message.Message):
+    __slots__ = ("secrets", "removed", "dry_run")
+    SECRETS_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    secrets: _containers.RepeatedCompositeFieldContainer[SecretValue]
+    removed: _containers.RepeatedCompositeFieldContainer[SecretName]
+    dry_run: bool
+    def __init__(self, secrets: _Optional[_Iterable[_Union[SecretValue, _Mapping]]] = ..., removed: _Optional[_Iterable[_Union[SecretName, _Mapping]]] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+
+class SecretName(_message.Message):
+    __slots__ = ("namespace", "name")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    name: str
+    def __init__(self, namespace: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+
+class SecretValue(_message.Message):
+    __slots__ = ("namespace", "name", "type", "data")
+    class DataEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: bytes
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[bytes] = ...) -> None: ...
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    name: str
+    type: str
+    data: _containers.ScalarMap[str, bytes]
+    def __init__(self, namespace: _Optional[str] = ..., name: _Optional[str] = ..., type: _Optional[str] = ..., data: _Optional[_Mapping[str, bytes]] = ...) -> None: ...
+
+class KeepSecretsResponse(_message.Message):
+    __slots__ = ("kept", "removed")
+    KEPT_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_FIELD_NUMBER: _ClassVar[int]
+    kept: _containers.RepeatedCompositeFieldContainer[SecretName]
+    removed: _containers.RepeatedCompositeFieldContainer[SecretName]
+    def __init__(self, kept: _Optional[_Iterable[_Union[SecretName, _Mapping]]] = ..., removed: _Optional[_Iterable[_Union[SecretName, _Mapping]]] = ...) -> None: ...
+
+class RequestRolloutRequest(_message.Message):
+    __slots__ = ("command_id", "name", "verb", "revision", "source")
+    class Verb(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        VERB_UNSPECIFIED: _ClassVar[RequestRolloutRequest.Verb]
+        VERB_PAUSE: _ClassVar[RequestRolloutRequest.Verb]
+        VERB_RESUME: _ClassVar[RequestRolloutRequest.Verb]
+        VERB_UNDO: _ClassVar[RequestRolloutRequest.Verb]
+    VERB_UNSPECIFIED: RequestRolloutRequest.Verb
+    VERB_PAUSE: RequestRolloutRequest.Verb
+    VERB_RESUME: RequestRolloutRequest.Verb
+    VERB_UNDO: RequestRolloutRequest.Verb
+    COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VERB_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    command_id: str
+    name: ResourceName
+    verb: RequestRolloutRequest.Verb
+    revision: int
+    source: str
+    def __init__(self, command_id: _Optional[str] = ..., name: _Optional[_Union[ResourceName, _Mapping]] = ..., verb: _Optional[_Union[RequestRolloutRequest.Verb, str]] = ..., revision: _Optional[int] = ..., source: _Optional[str] = ...) -> None: ...
+
+class GetRolloutRequest(_message.Message):
+    __slots__ = ("min_position", "name", "source", "as_of")
+    MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_FIELD_NUMBER: _ClassVar[int]
+    min_position: str
+    name: ResourceName
+    source: str
+    as_of: str
+    def __init__(self, min_position: _Optional[str] = ..., name: _Optional[_Union[ResourceName, _Mapping]] = ..., source: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
+
+class Rollout(_message.Message):
+    __slots__ = ("sets", "position")
+    SETS_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    sets: _containers.RepeatedCompositeFieldContainer[SetRollout]
+    position: str
+    def __init__(self, sets: _Optional[_Iterable[_Union[SetRollout, _Mapping]]] = ..., position: _Optional[str] = ...) -> None: ...
+
+class SetRollout(_message.Message):
+    __slots__ = ("namespace", "name", "deployment", "state", "message", "wave", "waves", "dpus", "updated", "updating", "failed", "outdated", "unavailable", "max_unavailable", "baked_time", "pinned", "revisions")
+    class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        STATE_UNSPECIFIED: _ClassVar[SetRollout.State]
+        STATE_COMPLETE: _ClassVar[SetRollout.State]
+        STATE_PROGRESSING: _ClassVar[SetRollout.State]
+        STATE_BAKING: _ClassVar[SetRollout.State]
+        STATE_PAUSED: _ClassVar[SetRollout.State]
+        STATE_HELD: _ClassVar[SetRollout.State]
+        STATE_WAITING: _ClassVar[SetRollout.State]
+    STATE_UNSPECIFIED: SetRollout.State
+    STATE_COMPLETE: SetRollout.State
+    STATE_PROGRESSING: SetRollout.State
+    STATE_BAKING: SetRollout.State
+    STATE_PAUSED: SetRollout.State
+    STATE_HELD: SetRollout.State
+    STATE_WAITING: SetRollout.State
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DEPLOYMENT_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    WAVE_FIELD_NUMBER: _ClassVar[int]
+    WAVES_FIELD_NUMBER: _ClassVar[int]
+    DPUS_FIELD_NUMBER: _ClassVar[int]
+    UPDATED_FIELD_NUMBER: _ClassVar[int]
+    UPDATING_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    OUTDATED_FIELD_NUMBER: _ClassVar[int]
+    UNAVAILABLE_FIELD_NUMBER: _ClassVar[int]
+    MAX_UNAVAILABLE_FIELD_NUMBER: _ClassVar[int]
+    BAKED_TIME_FIELD_NUMBER: _ClassVar[int]
+    PINNED_FIELD_NUMBER: _ClassVar[int]
+    REVISIONS_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    name: str
+    deployment: str
+    state: SetRollout.State
+    message: str
+    wave: int
+    waves: _containers.RepeatedScalarFieldContainer[str]
+    dpus: int
+    updated: int
+    updating: int
+    failed: int
+    outdated: int
+    unavailable: int
+    max_unavailable: int
+    baked_time: _timestamp_pb2.Timestamp
+    pinned: bool
+    revisions: _containers.RepeatedCompositeFieldContainer[RolloutRevision]
+    def __init__(self, namespace: _Optional[str] = ..., name: _Optional[str] = ..., deployment: _Optional[str] = ..., state: _Optional[_Union[SetRollout.State, str]] = ..., message: _Optional[str] = ..., wave: _Optional[int] = ..., waves: _Optional[_Iterable[str]] = ..., dpus: _Optional[int] = ..., updated: _Optional[int] = ..., updating: _Optional[int] = ..., failed: _Optional[int] = ..., outdated: _Optional[int] = ..., unavailable: _Optional[int] = ..., max_unavailable: _Optional[int] = ..., baked_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., pinned: _Optional[bool] = ..., revisions: _Optional[_Iterable[_Union[RolloutRevision, _Mapping]]] = ...) -> None: ...
+
+class RolloutRevision(_message.Message):
+    __slots__ = ("revision", "template", "begin_time", "end_time", "result", "actor")
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    TEMPLATE_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_TIME_FIELD_NUMBER: _ClassVar[int]
+    END_TIME_FIELD_NUMBER: _ClassVar[int]
+    RESULT_FIELD_NUMBER: _ClassVar[int]
+    ACTOR_FIELD_NUMBER: _ClassVar[int]
+    revision: int
+    template: str
+    begin_time: _timestamp_pb2.Timestamp
+    end_time: _timestamp_pb2.Timestamp
+    result: str
+    actor: str
+    def __init__(self, revision: _Optional[int] = ..., template: _Optional[str] = ..., begin_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., result: _Optional[str] = ..., actor: _Optional[str] = ...) -> None: ...
+
+class GetStagedChangeRequest(_message.Message):
+    __slots__ = ("min_position", "as_of")
+    MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_FIELD_NUMBER: _ClassVar[int]
+    min_position: str
+    as_of: str
+    def __init__(self, min_position: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
+
+class StagedChange(_message.Message):
+    __slots__ = ("policy", "version", "phase", "message", "stages", "stage", "released", "named", "dpus", "installed", "waiting", "failed", "begin_time", "stage_time", "bake_time", "failure_budget", "requested_by", "end_time", "position")
+    class Phase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        PHASE_UNSPECIFIED: _ClassVar[StagedChange.Phase]
+        PHASE_STAGING: _ClassVar[StagedChange.Phase]
+        PHASE_PAUSED: _ClassVar[StagedChange.Phase]
+        PHASE_HELD: _ClassVar[StagedChange.Phase]
+        PHASE_UNDOING: _ClassVar[StagedChange.Phase]
+        PHASE_COMPLETE: _ClassVar[StagedChange.Phase]
+        PHASE_UNDONE: _ClassVar[StagedChange.Phase]
+    PHASE_UNSPECIFIED: StagedChange.Phase
+    PHASE_STAGING: StagedChange.Phase
+    PHASE_PAUSED: StagedChange.Phase
+    PHASE_HELD: StagedChange.Phase
+    PHASE_UNDOING: StagedChange.Phase
+    PHASE_COMPLETE: StagedChange.Phase
+    PHASE_UNDONE: StagedChange.Phase
+    class FailedEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    STAGES_FIELD_NUMBER: _ClassVar[int]
+    STAGE_FIELD_NUMBER: _ClassVar[int]
+    RELEASED_FIELD_NUMBER: _ClassVar[int]
+    NAMED_FIELD_NUMBER: _ClassVar[int]
+    DPUS_FIELD_NUMBER: _ClassVar[int]
+    INSTALLED_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_TIME_FIELD_NUMBER: _ClassVar[int]
+    STAGE_TIME_FIELD_NUMBER: _ClassVar[int]
+    BAKE_TIME_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_BUDGET_FIELD_NUMBER: _ClassVar[int]
+    REQUESTED_BY_FIELD_NUMBER: _ClassVar[int]
+    END_TIME_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    policy: str
+    version: int
+    phase: StagedChange.Phase
+    message: str
+    stages: _containers.RepeatedScalarFieldContainer[str]
+    stage: int
+    released: _containers.RepeatedScalarFieldContainer[int]
+    named: _containers.RepeatedScalarFieldContainer[int]
+    dpus: int
+    installed: int
+    waiting: int
+    failed: _containers.ScalarMap[str, str]
+    begin_time: _timestamp_pb2.Timestamp
+    stage_time: _timestamp_pb2.Timestamp
+    bake_time: _duration_pb2.Duration
+    failure_budget: str
+    requested_by: str
+    end_time: _timestamp_pb2.Timestamp
+    position: str
+    def __init__(self, policy: _Optional[str] = ..., version: _Optional[int] = ..., phase: _Optional[_Union[StagedChange.Phase, str]] = ..., message: _Optional[str] = ..., stages: _Optional[_Iterable[str]] = ..., stage: _Optional[int] = ..., released: _Optional[_Iterable[int]] = ..., named: _Optional[_Iterable[int]] = ..., dpus: _Optional[int] = ..., installed: _Optional[int] = ..., waiting: _Optional[int] = ..., failed: _Optional[_Mapping[str, str]] = ..., begin_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., stage_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., bake_time: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., failure_budget: _Optional[str] = ..., requested_by: _Optional[str] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., position: _Optional[str] = ...) -> None: ...
+
 class GetResourceRequest(_message.Message):
     __slots__ = ("min_position", "kind", "namespace", "name", "source", "as_of")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
@@ -1925,6 +2193,74 @@ class GetResourceRequest(_message.Message):
     source: str
     as_of: str
     def __init__(self, min_position: _Optional[str] = ..., kind: _Optional[str] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ..., source: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
+
+class GetDpuConfigurationRequest(_message.Message):
+    __slots__ = ("min_position", "dpu", "namespace", "source", "as_of")
+    MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
+    DPU_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_FIELD_NUMBER: _ClassVar[int]
+    min_position: str
+    dpu: str
+    namespace: str
+    source: str
+    as_of: str
+    def __init__(self, min_position: _Optional[str] = ..., dpu: _Optional[str] = ..., namespace: _Optional[str] = ..., source: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
+
+class DpuConfiguration(_message.Message):
+    __slots__ = ("dpu", "namespace", "source", "identity", "cluster", "bf_cfg", "user_data", "position")
+    DPU_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    BF_CFG_FIELD_NUMBER: _ClassVar[int]
+    USER_DATA_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    dpu: str
+    namespace: str
+    source: str
+    identity: str
+    cluster: str
+    bf_cfg: str
+    user_data: str
+    position: str
+    def __init__(self, dpu: _Optional[str] = ..., namespace: _Optional[str] = ..., source: _Optional[str] = ..., identity: _Optional[str] = ..., cluster: _Optional[str] = ..., bf_cfg: _Optional[str] = ..., user_data: _Optional[str] = ..., position: _Optional[str] = ...) -> None: ...
+
+class GetDpuNetworkRequest(_message.Message):
+    __slots__ = ("min_position", "dpu", "zone", "as_of")
+    MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
+    DPU_FIELD_NUMBER: _ClassVar[int]
+    ZONE_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_FIELD_NUMBER: _ClassVar[int]
+    min_position: str
+    dpu: str
+    zone: str
+    as_of: str
+    def __init__(self, min_position: _Optional[str] = ..., dpu: _Optional[str] = ..., zone: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
+
+class DpuNetwork(_message.Message):
+    __slots__ = ("dpu", "zone", "wanted_version", "applied_version", "digest", "unresolved", "refusal", "document", "position")
+    DPU_FIELD_NUMBER: _ClassVar[int]
+    ZONE_FIELD_NUMBER: _ClassVar[int]
+    WANTED_VERSION_FIELD_NUMBER: _ClassVar[int]
+    APPLIED_VERSION_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    UNRESOLVED_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    DOCUMENT_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    dpu: str
+    zone: str
+    wanted_version: int
+    applied_version: int
+    digest: str
+    unresolved: _containers.RepeatedScalarFieldContainer[str]
+    refusal: str
+    document: str
+    position: str
+    def __init__(self, dpu: _Optional[str] = ..., zone: _Optional[str] = ..., wanted_version: _Optional[int] = ..., applied_version: _Optional[int] = ..., digest: _Optional[str] = ..., unresolved: _Optional[_Iterable[str]] = ..., refusal: _Optional[str] = ..., document: _Optional[str] = ..., position: _Optional[str] = ...) -> None: ...
 
 class ListResourcesRequest(_message.Message):
     __slots__ = ("min_position", "kind", "namespace", "label_selector", "page_size", "page_token", "source", "as_of")
@@ -1957,7 +2293,7 @@ class ListResourcesResponse(_message.Message):
     def __init__(self, resources: _Optional[_Iterable[_Union[Resource, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., position: _Optional[str] = ...) -> None: ...
 
 class Resource(_message.Message):
-    __slots__ = ("kind", "api_version", "namespace", "name", "labels", "annotations", "spec", "source", "uid", "generation", "create_time", "update_time", "delete_time", "actor", "references", "referrers", "position", "derived", "owner", "conditions", "phase", "causes", "children")
+    __slots__ = ("kind", "api_version", "namespace", "name", "labels", "annotations", "spec", "source", "uid", "generation", "create_time", "update_time", "delete_time", "actor", "references", "referrers", "position", "derived", "owner", "conditions", "phase", "causes", "children", "observation", "revision", "status")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -1995,6 +2331,9 @@ class Resource(_message.Message):
     PHASE_FIELD_NUMBER: _ClassVar[int]
     CAUSES_FIELD_NUMBER: _ClassVar[int]
     CHILDREN_FIELD_NUMBER: _ClassVar[int]
+    OBSERVATION_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
     kind: str
     api_version: str
     namespace: str
@@ -2018,7 +2357,20 @@ class Resource(_message.Message):
     phase: str
     causes: _containers.RepeatedCompositeFieldContainer[ResourceCause]
     children: _containers.RepeatedCompositeFieldContainer[ResourceChildren]
-    def __init__(self, kind: _Optional[str] = ..., api_version: _Optional[str] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ..., spec: _Optional[str] = ..., source: _Optional[str] = ..., uid: _Optional[str] = ..., generation: _Optional[int] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., update_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., delete_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., actor: _Optional[str] = ..., references: _Optional[_Iterable[_Union[ResourceReference, _Mapping]]] = ..., referrers: _Optional[_Iterable[_Union[ResourceReference, _Mapping]]] = ..., position: _Optional[str] = ..., derived: _Optional[bool] = ..., owner: _Optional[_Union[ResourceOwner, _Mapping]] = ..., conditions: _Optional[_Iterable[_Union[ResourceCondition, _Mapping]]] = ..., phase: _Optional[str] = ..., causes: _Optional[_Iterable[_Union[ResourceCause, _Mapping]]] = ..., children: _Optional[_Iterable[_Union[ResourceChildren, _Mapping]]] = ...) -> None: ...
+    observation: ResourceObservation
+    revision: int
+    status: str
+    def __init__(self, kind: _Optional[str] = ..., api_version: _Optional[str] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., annotations: _Optional[_Mapping[str, str]] = ..., spec: _Optional[str] = ..., source: _Optional[str] = ..., uid: _Optional[str] = ..., generation: _Optional[int] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., update_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., delete_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., actor: _Optional[str] = ..., references: _Optional[_Iterable[_Union[ResourceReference, _Mapping]]] = ..., referrers: _Optional[_Iterable[_Union[ResourceReference, _Mapping]]] = ..., position: _Optional[str] = ..., derived: _Optional[bool] = ..., owner: _Optional[_Union[ResourceOwner, _Mapping]] = ..., conditions: _Optional[_Iterable[_Union[ResourceCondition, _Mapping]]] = ..., phase: _Optional[str] = ..., causes: _Optional[_Iterable[_Union[ResourceCause, _Mapping]]] = ..., children: _Optional[_Iterable[_Union[ResourceChildren, _Mapping]]] = ..., observation: _Optional[_Union[ResourceObservation, _Mapping]] = ..., revision: _Optional[int] = ..., status: _Optional[str] = ...) -> None: ...
+
+class ResourceObservation(_message.Message):
+    __slots__ = ("fields", "observer", "time")
+    FIELDS_FIELD_NUMBER: _ClassVar[int]
+    OBSERVER_FIELD_NUMBER: _ClassVar[int]
+    TIME_FIELD_NUMBER: _ClassVar[int]
+    fields: str
+    observer: str
+    time: _timestamp_pb2.Timestamp
+    def __init__(self, fields: _Optional[str] = ..., observer: _Optional[str] = ..., time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class ResourceOwner(_message.Message):
     __slots__ = ("kind", "api_version", "namespace", "name", "uid")

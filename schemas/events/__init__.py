@@ -19,6 +19,8 @@ from schemas.events.fleet import *
 from schemas.events.installs import *
 from schemas.events.log import *
 from schemas.events.resources import *
+from schemas.events.rollouts import *
+from schemas.events.staging import *
 from schemas.events.zones import *
 
 EVENTS: tuple[type[Event], ...] = tuple(

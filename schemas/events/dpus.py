@@ -85,3 +85,64 @@ class DeadlinePassed(Event, frozen=True, gc=False):
     schema_id = 16
     kind: str
     deadline_ms: int
+
+
+class DpusWanted(Event, frozen=True, gc=False):
+    """Caused by resources partition `cause_partition` in [from_offset, to_offset): the DPUs that objects of that
+    partition want, as absolute states. No DPU occurs twice.
+
+    Accepted only if `from_offset` is the end of the last range that this partition accepted from there. If a range
+    needs several records, those after the first begin and end at the same offset. `objects` are the keys of the
+    objects. An object with an empty zone wants its DPU no more. `images` are what shall be installed; an empty one
+    leaves what the partition knows, which is nothing for a new DPU.
+    """
+
+    schema_id = 42
+    cause_partition: int
+    from_offset: int
+    to_offset: int
+    objects: list[str]
+    dpus: list[str]
+    zones: list[str]
+    nodes: list[str]
+    serials: list[str]
+    bmc_addresses: list[str]
+    images: list[str]
+
+
+class NetworksWanted(Event, frozen=True, gc=False):
+    """Caused by resources partition `cause_partition` in [from_offset, to_offset): the network documents that objects
+    of that partition want on DPUs, as absolute states. No DPU occurs twice.
+
+    Ranges are as in DpusWanted, and counted apart from those. `objects` are the keys of the DPUs' objects. The document
+    of DPU i is `documents[indexes[i]]`, as canonical JSON. A DPU that its object does not want in this partition is
+    passed over.
+    """
+
+    schema_id = 44
+    cause_partition: int
+    from_offset: int
+    to_offset: int
+    objects: list[str]
+    dpus: list[str]
+    indexes: list[int]
+    documents: list[str]
+
+
+class NetworksReported(Event, frozen=True, gc=False):
+    """Network documents on the DPUs of one zone, as a relay knows them from the DPUs' agents.
+
+    Entry i is about the DPUs whose ordinals are the bits of `ordinals[i]` (little-endian; ordinal n is bit n % 8 of
+    byte n / 8), and whose wanted document has version `versions[i]`. They have applied version `applied[i]` of this log
+    generation, 0 for none. `unresolved[i]` has the interfaces whose ports do not exist yet, separated by commas.
+    `refusals[i]` is the reason why they refused the wanted document, else empty.
+    """
+
+    schema_id = 45
+    zone: str
+    relay: str
+    versions: list[int]
+    applied: list[int]
+    ordinals: list[bytes]
+    unresolved: list[str]
+    refusals: list[str]

@@ -11,11 +11,16 @@ class ResourcesApplied(Event, frozen=True, gc=False):
     `source` is the cluster in which the objects are, or the name of a plane without Kubernetes. A kind is
     `Kind.group`, for example `BFB.provisioning.dpu.nvidia.com`. A spec is a JSON object. `expected_generations` are
     the generations that the sender compared its objects with: 0 for an absent object, -1 for any. An item is refused if
-    the object has another one.
+    the object has another one. `expected_revisions` are the offsets of the records that changed the objects last, as
+    the sender read them, -1 for any: an item that was made from an older state of the object is refused. An item with
+    an expected revision edits an object. One without applies a manifest, which leaves annotations that edits have set.
 
     `uids`, `generations` and `created_ms` are given by a Kubernetes cluster, which assigns them. They are empty for
     objects of a plane without Kubernetes: the fold assigns them. `deleted_ms` are the times at which users deleted
-    objects that wait for a finalizer; 0 for other objects.
+    objects that wait for a finalizer; 0 for other objects. `resource_versions` are the versions in which the cluster
+    reported the objects: a report with a lower version than the last one changes nothing, as a watch may lag behind.
+    A report that names the present generation in `expected_generations` always replaces the last one: the cluster was
+    restored from a backup.
     """
 
     schema_id = 35
@@ -31,6 +36,8 @@ class ResourcesApplied(Event, frozen=True, gc=False):
     annotations: list[dict[str, str]]
     specs: list[str]
     expected_generations: list[int]
+    expected_revisions: list[int] = []
+    resource_versions: list[int] = []
 
 
 class ResourcesDeleted(Event, frozen=True, gc=False):
@@ -46,3 +53,44 @@ class ResourcesDeleted(Event, frozen=True, gc=False):
     namespaces: list[str]
     names: list[str]
     uids: list[str]
+
+
+class ResourcesObserved(Event, frozen=True, gc=False):
+    """An observer saw the real things behind objects: devices, downloads, clusters, or objects that others own. No
+    object occurs twice.
+
+    `source` is the source of the objects, a DPU cluster for objects in it. The record is in the partition of the source
+    cluster. An observation is a JSON object with the fields that folds use. Fields of all kinds are `ready`, `phase`
+    and `message`, which is one sentence without the name of the object. An empty observation removes the last one.
+    `uids` are the incarnations that were observed; an empty uid means any.
+
+    An observation of DPUs is caused by the records of zones partition `cause_partition` in [from_offset, to_offset). It
+    is accepted only if `from_offset` is the end of the last range that was accepted from that partition.
+    `cause_partition` is -1 for other observations. The zones partition knew what is wanted up to `seen_offset`.
+    """
+
+    schema_id = 37
+    source: str
+    kinds: list[str]
+    namespaces: list[str]
+    names: list[str]
+    uids: list[str]
+    observations: list[str]
+    cause_partition: int = -1
+    from_offset: int = 0
+    to_offset: int = 0
+    seen_offset: int = 0
+
+
+class DpusPlaced(Event, frozen=True, gc=False):
+    """Wanted DPUs of one source are in these zones. An empty zone ends the placement of a DPU. No DPU occurs twice.
+
+    A DPU that has a zone gets another one only after its zone has reported it as gone.
+    """
+
+    schema_id = 43
+    source: str
+    kinds: list[str]
+    namespaces: list[str]
+    names: list[str]
+    zones: list[str]

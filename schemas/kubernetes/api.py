@@ -68,5 +68,5 @@ class KubernetesApi(Protocol):
     async def patch(self, path: str, body: Any, kind: PatchType, query: Mapping[str, str] | None = None) -> bytes: ...
 
     async def delete(self, path: str, *, uid: str) -> bytes:
-        """Delete the object with this uid, and no later one with its name."""
+        """Delete the object with this uid, and no later one with its name. Objects that it owns follow it."""
         ...

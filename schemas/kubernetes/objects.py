@@ -57,8 +57,18 @@ class NodeStatus(Fields, frozen=True):
     addresses: list[NodeAddress] | None = None
 
 
+class Taint(Fields, frozen=True, gc=False):
+    key: str = ""
+    effect: str = ""
+
+
+class NodeSpec(Fields, frozen=True):
+    taints: list[Taint] | None = None
+
+
 class Node(Fields, frozen=True):
     metadata: Metadata
+    spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
 

@@ -17,6 +17,7 @@ from schemas.resources import cel
 from schemas.resources.cel import ABSENT
 from schemas.resources.faults import Fault
 from schemas.resources.formats import is_of_format
+from schemas.resources.patterns import expected
 
 Schema = Mapping[str, Any]
 
@@ -156,7 +157,7 @@ def _text_faults(schema: Schema, value: str, path: str) -> Iterator[Fault]:
     if len(value) > schema.get("maxLength", len(value)):
         yield Fault(path, f"must have at most {schema['maxLength']} characters, but has {len(value)}")
     if "pattern" in schema and not cel.matches(schema["pattern"], value):
-        yield Fault(path, f"must match {schema['pattern']}, but is {shown(value)}")
+        yield Fault(path, f"must {expected(schema['pattern'])}, but is {shown(value)}")
     if "format" in schema and not is_of_format(schema["format"], value):
         yield Fault(path, f"must be of the format {schema['format']}, but is {shown(value)}")
 
@@ -193,10 +194,18 @@ def _object_faults(schema: Schema, value: dict[str, Any], path: str) -> Iterator
     for name in schema.get("required", ()):
         if name not in value:
             yield Fault(joined(path, name), "must be set")
-    if "oneOf" in schema:
+    if "oneOf" in schema and sum(_is_chosen(option, value) for option in schema["oneOf"]) != 1:
         names = [name for option in schema["oneOf"] for name in option["required"]]
-        if sum(name in value for name in names) != 1:
-            yield Fault(path, f"must have exactly one of {', '.join(names)}")
+        limits = ", neither false nor empty" if any("properties" in option for option in schema["oneOf"]) else ""
+        yield Fault(path, f"must have exactly one of {', '.join(names)}{limits}")
+
+
+def _is_chosen(option: Schema, value: dict[str, Any]) -> bool:
+    """Whether an object has the fields of one of several options, with the values that the option demands."""
+    return all(
+        name in value and not any(_own(option.get("properties", {}).get(name, {}), value[name], name))
+        for name in option["required"]
+    )
 
 
 def _parts(schema: Schema, value: Any, older: Any, path: str) -> Iterator[tuple[Schema, Any, Any, str]]:

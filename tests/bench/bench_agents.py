@@ -17,8 +17,7 @@ import gc
 import random
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,29 +26,26 @@ import uvloop
 from deploy.process.plane import Plane
 from deploy.process.run import tune_garbage_collector
 from deploy.tls.certificates import Certificates
-from deploy.tls.security import Security
 from drivers.agents.agent import Agent, AgentIdentity
 from drivers.agents.store import MemoryTableStore
 from drivers.agents.table import AgentTable
 from drivers.backends.simulated import SimulatedDevice
 from drivers.relays.latency import LatencyHistogram
-from drivers.relays.relay import Relay, RelaySettings
-from drivers.relays.replica_rules import ReplicaRules
 from drivers.simulators.simulator import NAMING
 from drivers.wire.agent_messages import Refusal
 from drivers.wire.relay_messages import Frame, decode, encode_frame
-from drivers.wire.websocket import AgentListener, Dialer
+from drivers.wire.websocket import Dialer
 from eventstore.ids import envelope
 from eventstore.log import FLEET_0
 from projections.fleet.tables.zone_table import snapshot
-from projections.installs.rows import Level
 from schemas.events import WritesFrozen, WritesThawed
 from tests.bench.apart import apart, beside
 from tests.bench.bare_sockets import round_trips
 from tests.bench.cert_files import CertFiles, issue
 from tests.bench.figures import Figure
-from tests.bench.planes import PATIENCE_S, all_up_to_date, fill, serving_plane, submit, until
-from tests.bench.workload import joins, new_id, now_ms, zone_name
+from tests.bench.planes import PATIENCE_S, all_up_to_date, fill, serving_plane, until
+from tests.bench.relayed import connected, relayed, timed_joins
+from tests.bench.workload import new_id, zone_name
 
 NODES = 20_000
 RESYNC_NODES = 200_000
@@ -58,8 +54,6 @@ CHANGED = (0, 1)
 AGENTS = AGENTS_PER_ZONE * len(CHANGED)
 CHANGES = 50
 FEW_AGENTS, MISSING_EACH = 250, 20
-SETTINGS = RelaySettings(handshakes_per_second=2_000, handshakes_at_once=4_000)
-"""Limits that admit all agents at once, because this bench measures the work and not its spreading."""
 
 
 class Resync(NamedTuple):
@@ -120,11 +114,11 @@ async def _changes(data: Path, cert_files: dict[str, CertFiles]) -> tuple[Latenc
         found = []
         for number, (ours, theirs) in enumerate(((None, None), (cert_files["plane"], cert_files["simulator"]))):
             known = NODES + number * CHANGES
-            async with _relay(plane, ours) as (relay, port):
+            async with relayed(plane, ours) as (relay, port):
                 with beside(_run_agents, port, CHANGED, theirs, AGENTS_PER_ZONE):
-                    await until(lambda relay=relay: _connected(relay) == AGENTS)  # type: ignore[misc]
+                    await until(lambda relay=relay: connected(relay) == AGENTS)  # type: ignore[misc]
                     await all_up_to_date(plane, len(CHANGED), known, AGENTS)
-                    found.append(await _change(plane, relay, known))
+                    found.append(await timed_joins(plane, relay, CHANGES, len(CHANGED), AGENTS, first=known))
     plain, safe = found
     return plain, safe
 
@@ -133,11 +127,11 @@ async def _resync(data: Path, agents: int) -> Resync:
     async with serving_plane(data) as plane:
         zone = zone_name(0)
         await _say(plane, WritesFrozen(envelope("freeze", "bench", new_id()), zone))
-        async with _relay(plane, None) as (relay, port):
+        async with relayed(plane, None) as (relay, port):
             with beside(_run_agents, port, (0,), None, agents):
-                await until(lambda: _connected(relay) > 0)
+                await until(lambda: connected(relay) > 0)
                 began = time.perf_counter()
-                await until(lambda: _connected(relay) == agents)
+                await until(lambda: connected(relay) == agents)
                 connected_s = time.perf_counter() - began
                 began = time.perf_counter()
                 await _say(plane, WritesThawed(envelope("thaw", "bench", new_id()), zone))
@@ -163,37 +157,6 @@ async def _taken_s(frame: bytes) -> float:
 async def _say(plane: Plane, event: WritesFrozen | WritesThawed) -> None:
     answer = await plane.replica.submit(FLEET_0, b"", event, timeout_s=PATIENCE_S)
     assert answer.outcome.code == "done", answer
-
-
-@asynccontextmanager
-async def _relay(plane: Plane, cert_files: CertFiles | None) -> AsyncIterator[tuple[Relay, int]]:
-    """A relay of the plane, and its port for agents."""
-    source, rng = ReplicaRules(plane.replica), random.Random(5)
-    relay = plane.relay = Relay(source, name="bench", now_ms=now_ms, rng=rng, settings=SETTINGS)
-    security = None if cert_files is None else Security(Certificates(*cert_files), now_ms)
-    ssl, middleware = (None, None) if security is None else security.agents("/devices")
-    running = asyncio.create_task(relay.run())
-    guards = [middleware] if middleware else []
-    try:
-        async with AgentListener(
-            relay.serve, relay.admit, host="127.0.0.1", port=0, ssl=ssl, middlewares=guards
-        ) as listener:
-            yield relay, listener.port
-    finally:
-        running.cancel()
-
-
-async def _change(plane: Plane, relay: Relay, known: int) -> LatencyHistogram:
-    """Send joins one by one, each after all agents have the former one. Returns the time to each agent."""
-    latency = relay.latency[Level.APPLIED] = LatencyHistogram()
-    for number, event in enumerate(joins(CHANGES, len(CHANGED), per_record=1, first=known), start=1):
-        await submit(plane, event)
-        await until(lambda number=number: latency.count >= number * AGENTS)  # type: ignore[misc]
-    return latency
-
-
-def _connected(relay: Relay) -> int:
-    return sum(len(zone.links) for zone in relay.zones.values())
 
 
 def _run_agents(port: int, zones: Sequence[int], cert_files: CertFiles | None, each: int) -> None:

@@ -17,6 +17,7 @@ import uvloop
 from tests.bench.apart import serving
 from tests.bench.figures import Figure
 from tests.bench.kubernetes_nodes import IMAGES, create_nodes
+from tests.bench.memory import peak_bytes
 from tests.support.kubernetes.cluster import ControlPlane
 
 NODES = 100_000
@@ -38,12 +39,12 @@ def figures() -> list[Figure]:
             with serving("--data", str(Path(folder) / "plane"), *edge) as served:
                 uvloop.run(_all_joined(served["http"], NODES))
                 listed_s = time.perf_counter() - began_s
-                listed_bytes = _peak_bytes(int(served["pid"]))
+                listed_bytes = peak_bytes(int(served["pid"]))
                 began_s = time.perf_counter()
                 burst_s = _seconds(cluster, range(NODES, NODES + BURST))
                 uvloop.run(_all_joined(served["http"], NODES + BURST))
                 joined_s = time.perf_counter() - began_s
-                peak_bytes = _peak_bytes(int(served["pid"]))
+                burst_bytes = peak_bytes(int(served["pid"]))
         finally:
             cluster.stop()
     about = f"{NODES:,} Nodes"
@@ -55,7 +56,7 @@ def figures() -> list[Figure]:
         Figure(
             f"{BURST:,} more Nodes, from the last answer to the last in fleet", joined_s - burst_s, "s", better="lower"
         ),
-        Figure(f"{BURST:,} more Nodes, peak memory of the process", peak_bytes, "bytes", aim=GIGABYTE, better="lower"),
+        Figure(f"{BURST:,} more Nodes, peak memory of the process", burst_bytes, "bytes", aim=GIGABYTE, better="lower"),
     ]
 
 
@@ -75,9 +76,3 @@ async def _all_joined(http: str, nodes: int) -> None:
             if float(found.rpartition(" ")[2]) >= nodes:
                 return
             await asyncio.sleep(POLL_S)
-
-
-def _peak_bytes(pid: int) -> int:
-    """The largest resident memory of a process so far."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1_024 for line in lines if line.startswith("VmHWM"))

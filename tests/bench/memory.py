@@ -20,6 +20,12 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE_BYTES
 
 
+def peak_bytes(pid: int) -> int:
+    """The largest resident memory of a process so far."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1_024 for line in lines if line.startswith("VmHWM"))
+
+
 class Growth:
     """Growth from creation to `end`: the slope of the least-squares line through all samples."""
 

@@ -85,9 +85,9 @@ async def submit(plane: Plane, event: NodesJoined | NodesLeft) -> None:
     assert answer.outcome.code == "done", answer
 
 
-async def until(done: Callable[[], bool], every_s: float = POLL_S) -> None:
+async def until(done: Callable[[], bool], every_s: float = POLL_S, patience_s: float = PATIENCE_S) -> None:
     """Poll every few milliseconds until the condition holds."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(patience_s):
         while not done():
             await asyncio.sleep(every_s)
 

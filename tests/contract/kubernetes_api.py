@@ -91,6 +91,17 @@ class KubernetesApiContract:
         assert (caught.value.status, caught.value.reason) == (NOT_FOUND, "NotFound")
         assert not caught.value.may_have_taken_effect
 
+    async def test_the_version_and_the_served_kinds_are_told(self, server: ApiUnderTest) -> None:
+        assert (await get(server.api, "/version"))["gitVersion"].startswith("v1.")
+        found = {each["name"]: each["namespaced"] for each in (await get(server.api, "/api/v1"))["resources"]}
+        assert (found["nodes"], found["secrets"]) == (False, True)
+        assert DPU_RACK.plural in {
+            each["name"] for each in (await get(server.api, f"/apis/{DPU_RACK.api_version}"))["resources"]
+        }
+        with pytest.raises(ApiError) as absent:
+            await get(server.api, "/apis/example.org/v1")
+        assert absent.value.status == NOT_FOUND
+
     async def test_a_kind_that_is_not_installed_is_not_found(self, server: ApiUnderTest) -> None:
         with pytest.raises(ApiError) as caught:
             await server.api.get("/apis/dpuplane.io/v1alpha1/absents")

@@ -19,8 +19,8 @@ from deploy.cli.errors import Refused
 from deploy.cli.policies import read_policies
 from deploy.operations.audit.audit_checkpoints import CheckpointContent, load, new_keys, signed
 from deploy.settings.settings import BadSettings, load_settings
+from drivers.agents.saved_file import _hash as hash_of_table
 from drivers.agents.store import FileTableStore
-from drivers.agents.store import _hash as hash_of_table
 from eventstore.errors import PermanentError
 from eventstore.log import ZONES
 from eventstore.recovery.backup import MANIFEST, check, load_manifest, read_records, write_record

@@ -12,7 +12,7 @@ from typing import Any
 from drivers.wire import agent_messages, relay_messages
 from drivers.wire.agent_messages import Hello
 from drivers.wire.protocol import MAX_PARTS, ProtocolError, numbers_of
-from drivers.wire.relay_messages import Frame
+from drivers.wire.relay_messages import Frame, Network
 from projections.rules import device_table
 from projections.rules.device_table import EMPTY_TABLE, DeviceTable, FrameRefused, digest_of, steps_between
 from projections.rules.rule import Delta
@@ -54,6 +54,9 @@ def from_relay(data: bytes) -> bool:
             encoded = relay_messages.encode_frame(message.epoch, message.delta)
             assert relay_messages.decode(encoded) == message._replace(dpus=0)
             table = _applied(table, message)
+        elif isinstance(message, Network):
+            encoded = relay_messages.encode_network(message.epoch, message.version, message.digest, message.document)
+            assert relay_messages.decode(encoded) == message._replace(dpus=0)
         else:
             assert relay_messages.decode(relay_messages.encode(message)) == message
     return table is not EMPTY_TABLE

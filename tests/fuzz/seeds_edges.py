@@ -10,7 +10,8 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from deploy.operations.audit.audit_checkpoints import FORMAT, CheckpointContent
-from drivers.agents.store import HASH_BYTES, FileTableStore
+from drivers.agents.saved_file import HASH_BYTES
+from drivers.agents.store import FileTableStore
 from drivers.wire import agent_messages, relay_messages
 from drivers.wire.agent_messages import Ack, FromAgent, Heartbeat, Hello, Refusal
 from drivers.wire.protocol import TableStatus
@@ -67,7 +68,8 @@ def _relay_messages() -> Iterable[bytes]:
         relay_messages.encode(HeartbeatReply(1, 5, True)),
         relay_messages.encode(refused),
     ]
-    yield joined(Part(0, content) for content in (words[0], *frames, words[1]))
+    network = relay_messages.encode_network(1, 7, bytes(16), b"{}")
+    yield joined(Part(0, content) for content in (words[0], *frames, words[1], network))
     yield joined(Part(0, content) for content in (frames[0] + relay_messages.encode_group(1), words[2], frames[0]))
 
 

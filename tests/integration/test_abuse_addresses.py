@@ -84,7 +84,10 @@ def test_a_bmc_address_may_be_any_host(address: str) -> None:
     ["ftp://x", "https://bmc-3.example", "10.0.0.1:443", "http:x", "HTTP://10.0.0.1/d", "redfish:d", "http://", "d3"],
 )
 def test_a_bmc_address_must_have_a_known_scheme(address: str) -> None:
-    with pytest.raises(InvalidRequest, match=r"^bmc_address: .* must be http://HOST:PORT/NAME or simulated:NAME$"):
+    with pytest.raises(
+        InvalidRequest,
+        match=r"^bmc_address: .* must be http://HOST:PORT/NAME or redfish://HOST:PORT or simulated:NAME$",
+    ):
         register(address)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 
 from drivers.agents.store import FileTableStore
-from tests.support.planes import run, serving, started
+from tests.support.planes import DPUPLANE, run, serving, started
 
 
 async def until_kept(file: Path, prefixes: int) -> None:
@@ -54,3 +55,15 @@ async def test_a_folder_that_cannot_be_written_is_logged_and_does_not_stop_the_a
         assert await agent.stop() == 0
     said = "state directory '/sys' is not writable, a restart of the agent loses its table: Permission denied"
     assert said in errors.read_text()
+
+
+async def test_an_agent_loads_no_library_that_only_the_plane_needs(tmp_path: Path) -> None:
+    """It runs on the DPU, where memory is short. Without certificates it needs no cryptography either."""
+    imports = tmp_path / "imports"
+    flags = ("--relay", "127.0.0.1:9", "--zone", "a", "--dpu", "d1", "--state", str(tmp_path / "state"))
+    program = (sys.executable, "-X", "importtime", DPUPLANE)
+    async with started("agent", *flags, stderr=imports, program=program) as agent:
+        assert await agent.stop() == 0
+    loaded = {line.rpartition("|")[2].strip() for line in imports.read_text().splitlines() if "|" in line}
+    assert "drivers.agents.agent" in loaded
+    assert not loaded & {"pydantic", "grpc", "cryptography", "deploy.process.plane", "schemas.resources.dpf"}

@@ -168,7 +168,8 @@ async def test_a_device_that_does_not_read_delays_no_other_and_gets_one_merged_d
     names = [f"d{i}" for i in range(20)]
     tables = Tables([*names, "slow"])
     tables.put(5, {ALLOW: packed("10.0.0.0/8")})
-    async with served(tables) as (relay, address), agents(names, [address]) as made, dialed(address) as slow:
+    patient = FAST._replace(heartbeat_s=60.0)  # it sends no heartbeat, and must not be disconnected for it
+    async with served(tables, patient) as (relay, address), agents(names, [address]) as made, dialed(address) as slow:
         slow.send(agent_messages.encode(Hello("z", ["slow"], ["b"], [])))
         await until(all_have(made, tables.table))
         for version in range(6, 40):

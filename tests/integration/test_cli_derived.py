@@ -26,7 +26,8 @@ def manifest(kind: str, name: str, spec: dict[str, Any], **labels: str) -> dict[
 
 
 def image(name: str) -> dict[str, Any]:
-    return manifest("BFB", name, {"url": f"http://images/{name}.bfb"})
+    """A BFB that is never downloaded: the image store refuses its address at once."""
+    return manifest("BFB", name, {"url": f"http://127.0.0.1:1/{name}.bfb"})
 
 
 def dpu_set(image: str) -> dict[str, Any]:
@@ -52,6 +53,13 @@ def written(path: Path, objects: Sequence[dict[str, Any]]) -> str:
     return str(path)
 
 
+async def refused(dpuplane: Plane, name: str) -> None:
+    """Wait until the image store has refused to download an image."""
+    async with asyncio.timeout(60):
+        while "Error" not in (await dpuplane("get", "bfb", name, "-n", "dpf")).stdout:
+            await asyncio.sleep(0.1)
+
+
 async def listed(dpuplane: Plane) -> list[list[str]]:
     """The rows of the DPUs without their age."""
     table = await dpuplane("get", "dpus", "-n", "dpf")
@@ -66,7 +74,7 @@ async def applied(dpuplane: Plane, path: Path, *objects: dict[str, Any]) -> None
 async def test_dpus_of_a_set_follow_from_objects_in_any_order(tmp_path: Path) -> None:
     objects, file = fleet(), tmp_path / "fleet.yaml"
     Random(4).shuffle(objects)
-    wanted = [["h1-d1", "Unknown", "Initializing"], ["h2-d2", "Unknown", "Initializing"]]
+    wanted = [["h1-d1", "False", "Initializing"], ["h2-d2", "False", "Initializing"]]
     async with plane(tmp_path / "plane") as dpuplane:
         assert not await listed(dpuplane)
         for each in objects:
@@ -76,6 +84,7 @@ async def test_dpus_of_a_set_follow_from_objects_in_any_order(tmp_path: Path) ->
         assert "Waits for (* is to blame):\n  BFB dpf/v1 does not exist *\n" in ran.stdout
         assert "Children:\n  2 DPUs: h1-d1, h2-d2, Ready: False (Pending)\n" in ran.stdout
         await applied(dpuplane, file, image("v1"))
+        await refused(dpuplane, "v1")
         assert await listed(dpuplane) == wanted
         ran = await dpuplane("get", "dpu", "h1-d1", "-n", "dpf", "-o", "yaml")
         found, owner = (
@@ -86,7 +95,7 @@ async def test_dpus_of_a_set_follow_from_objects_in_any_order(tmp_path: Path) ->
         assert (reference["kind"], reference["name"], reference["uid"]) == ("DPUSet", "rack7", owner["metadata"]["uid"])
         assert found["spec"]["bfb"] == "v1" and found["spec"]["dpuNodeName"] == "h1"
         message = {each["type"]: each["message"] for each in found["status"]["conditions"]}
-        assert message["BFBReady"] == "BFB dpf/v1 has not been downloaded yet (the image store reports it)"
+        assert message["BFBReady"].startswith("BFB dpf/v1 is in phase Error: host '127.0.0.1' has the local address")
     async with plane(tmp_path / "plane") as dpuplane:
         assert await listed(dpuplane) == wanted
         assert (await dpuplane("get", "dpu", "h1-d1", "-n", "dpf", "-o", "yaml")).stdout == ran.stdout
@@ -96,7 +105,7 @@ async def test_a_plan_names_each_dpu_and_appends_nothing(tmp_path: Path) -> None
     file = tmp_path / "set.yaml"
     async with plane(tmp_path / "plane") as dpuplane:
         await applied(dpuplane, tmp_path / "fleet.yaml", *fleet(), image("v1"), image("v2"))
-        before = await listed(dpuplane)
+        before = [name for name, *_ in await listed(dpuplane)]
         ran = await dpuplane("diff", "-f", written(file, [dpu_set("v2")]))
         assert ran.status == 1 and "-        name: v1\n+        name: v2\n" in ran.stdout
         plan = ran.stdout[ran.stdout.index("Plan, in this order:") :]
@@ -112,8 +121,13 @@ async def test_a_plan_names_each_dpu_and_appends_nothing(tmp_path: Path) -> None
             ("reflash", "h1-d1"),
             ("reflash", "h2-d2"),
         ]
+        edited = manifest("DPUFlavor", "hbn", {"dma": {"enabled": True}})
+        ran = await dpuplane("diff", "-f", written(tmp_path / "flavor.yaml", [edited]))
+        added = 'dpuFlavor.dma none -> {"enabled": true}'
+        for number, name in enumerate(("h1-d1", "h2-d2"), 1):
+            assert f"  {number}. reflash DPU dpf/{name}: {added} (for DPUSet dpf/rack7)\n" in ran.stdout, ran.stdout
         spec = (await dpuplane("get", "dpu", "h1-d1", "-n", "dpf", "-o", "json")).json()["spec"]
-        assert (await listed(dpuplane), spec["bfb"]) == (before, "v1")
+        assert ([name for name, *_ in await listed(dpuplane)], spec["bfb"]) == (before, "v1")
         many = [image(f"other{number}") for number in range(600)]
         ran = await dpuplane("diff", "-f", written(file, [*many, dpu_set("v2")]))
         assert ran.stdout.endswith(plan), "a plan of more objects than one request of an apply has"
@@ -139,11 +153,8 @@ async def test_objects_are_awaited_in_the_words_of_kubectl_and_leave_with_their_
         ran = await dpuplane("wait", "dpudevice/d1", "-n", "dpf", "--for=condition=Ready")
         assert (ran.status, ran.stdout) == (0, "dpudevice/d1: condition=Ready: Ready is True\n")
         ran = await dpuplane("wait", "--for=condition=ready", "--timeout=1s", "dpuset", "rack7", "-n", "dpf")
-        assert (
-            ran.status == 3
-            and "dpuset/rack7: not condition=ready within 1 s; last seen: Ready is Unknown" in ran.stderr
-        )
-        ran = await dpuplane("wait", "dpus/h1-d1", "-n", "dpf", "--for", "condition=Ready=Unknown", "--timeout", "5")
+        assert ran.status == 3 and "dpuset/rack7: not condition=ready within 1 s; last seen: Ready is " in ran.stderr
+        ran = await dpuplane("wait", "dpus/h1-d1", "-n", "dpf", "--for", "condition=Ready=False", "--timeout", "5")
         assert ran.status == 0
         waiting = asyncio.create_task(dpuplane("wait", "dpu/h1-d1", "dpu/h2-d2", "-n", "dpf", "--for=delete"))
         ran = await dpuplane("delete", "dpuset", "rack7", "-n", "dpf")
@@ -187,8 +198,9 @@ async def test_the_children_of_a_deployment_are_listed_beside_applied_objects(tm
         assert len(await listed(dpuplane)) == HOSTS
         (service,) = (await dpuplane("get", "dpuservices", "-n", "dpf", "-o", "json")).json()["items"]
         assert service["metadata"]["ownerReferences"][0]["name"] == "dep", json.dumps(service)
+        await refused(dpuplane, "v1")
         ran = await dpuplane("describe", "dpudeployment", "dep", "-n", "dpf")
-        assert "  BFB dpf/v1 has not been downloaded yet (the image store reports it) *\n" in ran.stdout
+        assert "  BFB dpf/v1 is in phase Error: host '127.0.0.1' has the local address" in ran.stdout
         ran = await dpuplane("delete", "dpudeployment", "dep", "-n", "dpf")
         assert not await listed(dpuplane)
         assert "no dpuservices in" in (await dpuplane("get", "dpuservices", "-n", "dpf")).stderr

@@ -12,6 +12,7 @@ import yaml
 from click.testing import CliRunner
 
 from deploy.cli import cli
+from projections.resources.items import MAX_SPEC_BYTES
 from tests.support.planes import Ran, run, serving
 
 V1 = "provisioning.dpu.nvidia.com/v1alpha1"
@@ -25,7 +26,7 @@ apiVersion: v1
 kind: Secret
 metadata: {{name: pull}}
 """
-IMAGE = {"apiVersion": V1, "kind": "BFB", "metadata": {"name": "image"}, "spec": {"url": "http://images/a.bfb"}}
+IMAGE = {"apiVersion": V1, "kind": "BFB", "metadata": {"name": "image"}, "spec": {"url": "http://127.0.0.1:1/a.bfb"}}
 FLAVOR = f"apiVersion: {V1}\nkind: DPUFlavor\nmetadata: {{name: hbn}}\nspec: {{}}\n"
 WRONG = f"""\
 apiVersion: {V1}
@@ -41,6 +42,16 @@ spec: {{dpuTemplate: {{spec: {{bfb: {{nam: image}}, dpuFlavor: hbn}}}}}}
 apiVersion: storage.dpu.nvidia.com/v1alpha1
 kind: DPUStorage
 metadata: {{name: s}}
+---
+apiVersion: {V1}
+kind: DPUFlavor
+metadata: {{name: large}}
+spec: {{configFiles: [{{path: /a, operation: override, raw: {"x" * MAX_SPEC_BYTES}}}]}}
+---
+apiVersion: {V1}
+kind: BFB
+metadata: {{name: "\\u202Eb"}}
+spec: {{url: "http://a/b.bfb"}}
 """
 NAMES = ["bfb.provisioning.dpu.nvidia.com/image", "dpuflavor.provisioning.dpu.nvidia.com/hbn"]
 SET_NAME = "dpuset.provisioning.dpu.nvidia.com/rack7"
@@ -58,8 +69,10 @@ class Plane:
         return Ran(result.exit_code, result.stdout, result.stderr)
 
     async def names(self) -> list[str]:
-        found = [await self("get", kind, "-A", "-o", "name") for kind in ("bfb", "dpuflavors", "DPUSet")]
-        return [line for ran in found for line in ran.stdout.splitlines()]
+        """The objects of three kinds; a plane of these tests has no other ones."""
+        found = await self("get", "bfb,dpuflavors,DPUSet", "-A", "-o", "name")
+        assert found.stdout.splitlines() == sorted((await self("get", "all", "-A", "-o", "name")).stdout.splitlines())
+        return found.stdout.splitlines()
 
 
 @asynccontextmanager
@@ -96,6 +109,9 @@ async def test_a_folder_of_manifests_is_applied_shown_compared_and_deleted(tmp_p
         assert ran.stdout.splitlines() == [f"{name} unchanged" for name in (SET_NAME, *NAMES)]
         ran = await dpuplane("diff", "-f", manifests, "-n", "dpf")
         assert (ran.status, ran.stdout) == (0, "")
+        async with asyncio.timeout(60):
+            while "Error" not in (await dpuplane("get", "bfb", "image", "-n", "dpf")).stdout:
+                await asyncio.sleep(0.1)  # the image store refuses the address
         before = await shown(dpuplane)
     async with plane(tmp_path / "plane") as dpuplane:
         assert await shown(dpuplane) == before, "the objects are the same after a restart"
@@ -106,7 +122,7 @@ async def test_a_folder_of_manifests_is_applied_shown_compared_and_deleted(tmp_p
         assert f"{SET_NAME} configured\n" in ran.stdout
         ran = await dpuplane("delete", "bfb", "image", "-n", "dpf")
         assert ran.status == 0
-        assert ran.stdout.endswith("is being deleted: it stays until these no longer refer to it: DPUSet rack7\n")
+        assert ran.stdout.endswith("is being deleted: it stays until these no longer use it: DPUSet rack7\n")
         ran = await dpuplane("delete", "-f", manifests, "-n", "dpf")
         assert ran.status == 0 and f"{SET_NAME} deleted\n" in ran.stdout
         assert not await dpuplane.names()
@@ -149,8 +165,11 @@ async def test_each_fault_is_one_sentence_and_a_faulty_file_changes_nothing(tmp_
             "document 2: DPUSet default/rack8: spec.dpuTemplate.spec.bfb.nam: is no field here; name is one",
             "document 2: DPUSet default/rack8: spec.dpuTemplate.spec.bfb.name: must be set",
             "document 3: DPUStorage: storage services on DPUs are not supported",
+            "document 5: BFB default/\\u202eb: metadata.name: must be at most 253 lower-case letters, digits, '-' and "
+            "'.', not \"\\u202eb\"",
+            "document 4: DPUFlavor default/large: spec: 200083 characters are more than the 200000 allowed",
         ]
-        assert ran.stderr.splitlines()[-1].startswith("Error: 4 faults, so nothing was applied; --keep-going ")
+        assert ran.stderr.splitlines()[-1].startswith("Error: 6 faults, so nothing was applied; --keep-going ")
         assert not await dpuplane.names()
         assert (await dpuplane("diff", "-f", manifests)).status == 2
         ran = await dpuplane("apply", "-f", manifests, "--keep-going")
@@ -187,6 +206,21 @@ async def test_two_appliers_of_one_object_are_both_applied_in_some_order(tmp_pat
         assert found["metadata"]["generation"] in (2, 3)
 
 
+async def test_annotations_are_set_and_removed_beside_those_of_others(tmp_path: Path) -> None:
+    manifests = folder(tmp_path / "manifests")
+    async with plane(tmp_path / "plane") as dpuplane:
+        assert (await dpuplane("apply", "-f", manifests, "-n", "dpf")).status == 0
+        ran = await dpuplane("annotate", "bfb", "image", "a=1", "example.org/b=x=y", "-n", "dpf")
+        assert (ran.status, ran.stdout) == (0, f"{NAMES[0]} annotated\n")
+        ran = await dpuplane("annotate", "bfb/image", "a=2", "-n", "dpf")
+        assert ran.status == 1 and "a is already '1'; --overwrite replaces it" in ran.stderr
+        assert (await dpuplane("annotate", "bfb/image", "a=2", "--overwrite", "-n", "dpf")).status == 0
+        assert (await dpuplane("annotate", "bfb/image", "a-", "c=3", "-n", "dpf")).status == 0
+        found = (await dpuplane("get", "bfb", "image", "-n", "dpf", "-o", "json")).json()
+        assert found["metadata"]["annotations"] == {"example.org/b": "x=y", "c": "3"}
+        assert found["metadata"]["generation"] == 1 and found["spec"] == IMAGE["spec"]
+
+
 async def test_wrong_usage_and_unknown_names_have_their_exit_status(tmp_path: Path) -> None:
     async with plane(tmp_path / "plane") as dpuplane:
         for arguments, status, sentence in (
@@ -195,6 +229,12 @@ async def test_wrong_usage_and_unknown_names_have_their_exit_status(tmp_path: Pa
             (("get", "bfb", "none"), 1, "'none' of kind 'BFB.provisioning.dpu.nvidia.com' does not exist"),
             (("get", "bfb", "a", "-A"), 2, "--all-namespaces: must not be given with a NAME"),
             (("delete", "bfb"), 2, "NAME: must be given after KIND"),
+            (("annotate", "bfb", "image"), 2, "KIND, NAME and at least one KEY=VALUE or KEY- must be given"),
+            (("annotate", "bfb", "image", "a=1", "b"), 2, "'b' must be KEY=VALUE or KEY-"),
+            (("annotate", "bfb", "a=1"), 2, "NAME, --selector, --all: exactly one of them must be given"),
+            (("annotate", "bfb", "image", "a=1", "--all"), 2, "exactly one of them must be given"),
+            (("annotate", "bfb", "-l", "a=b", "a=1"), 1, "no bfbs in namespace default that could be annotated"),
+            (("annotate", "bfb", "none", "a=1"), 1, "'none' of kind 'BFB.provisioning.dpu.nvidia.com' does not exist"),
             (("delete",), 2, "either KIND NAME... or -f must be given"),
             (("apply", "-f", str(tmp_path / "none")), 1, "No such file or directory"),
         ):
@@ -202,3 +242,7 @@ async def test_wrong_usage_and_unknown_names_have_their_exit_status(tmp_path: Pa
             assert ran.status == status and sentence in ran.stderr, (arguments, ran)
         ran = await dpuplane("get", "bfb")
         assert (ran.status, ran.stdout, ran.stderr) == (0, "", "no bfbs in namespace default\n")
+        ran = await dpuplane("get", "bfb,dpusets", "-A")
+        assert (ran.status, ran.stdout, ran.stderr) == (0, "", "no bfbs or dpusets in any namespace\n")
+        ran = await dpuplane("get", "all")
+        assert (ran.status, ran.stdout, ran.stderr) == (0, "", "no objects in namespace default\n")

@@ -10,7 +10,7 @@ import asyncio
 import copy
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +134,28 @@ def test_a_changed_object_is_accepted_by_both_or_refused_by_both(server: Server,
         assert found.faults, f"only the server refuses: {error}"
         return
     assert more_than_the_server(found) == []
+
+
+def flavor(manifests: Sequence[Given]) -> Given:
+    """The first DPUFlavor of these manifests, with a name of its own."""
+    found = next(each for each in manifests if each.kind.name == "DPUFlavor")
+    return found._replace(manifest={**found.manifest, "metadata": {"name": "edited", "namespace": NAMESPACE}})
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("sysctl", {"parameters": ["a=7"]}), ("bfcfgParameters", ["A=7"]), ("configFiles", [])]
+)
+def test_the_server_lets_users_edit_the_same_fields_of_a_flavor(server: Server, field: str, value: object) -> None:
+    given = flavor(manifests())
+    stored = server.store(given)
+    changed = {**stored, "spec": {**stored["spec"], field: value}}
+    found = [str(fault) for fault in validate(given.kind, changed, stored).faults]
+    if not found:
+        assert server.replace(given, changed)["spec"][field] == value
+        return
+    with pytest.raises(ApiError) as refused:
+        server.replace(given, changed)
+    assert field != "sysctl" and found[0].partition(": ")[2] in str(refused.value)
 
 
 def with_statuses() -> list[Given]:

@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 import yaml
 
+from commands.kubernetes.resource_edge import STATED_KINDS
 from deploy.composition.roles import ROLES
 from deploy.kubernetes import ALERTS, HERE
 from deploy.kubernetes.chart_values import CHART, values
 from deploy.settings.settings import load_settings
 from projections.fleet.withdrawals.principals import Principal, parse_uri
 from tests.support.kubernetes.chart import (
+    CLUSTER_NAMESPACES,
     DRIVER_NAMESPACE,
     KAFKA,
     LAB,
@@ -58,6 +60,39 @@ CLIQUE_RULES = {
     ("resource.nvidia.com", "computedomaincliques"): [*READ, "create", "update", "delete"],
 }
 """Its rights in the namespace of upstream's driver."""
+CHANGE = [*READ, "create", "patch", "delete"]
+MADE = ("DPUSet", "DPU", "DPUService", "DPUServiceChain", "DPUServiceInterface")
+"""Kinds of DPF of which the plane makes objects."""
+RESOURCE_RULES = {
+    **{(kind.group, kind.plural): CHANGE if kind.name in MADE else [*READ, "patch"] for kind in STATED_KINDS},
+    **{(kind.group, f"{kind.plural}/status"): ["patch"] for kind in STATED_KINDS if kind.has_status},
+    **{("provisioning.dpu.nvidia.com", f"{plural}/finalizers"): ["update"] for plural in ("dpusets", "dpuclusters")},
+    **{("svc.dpu.nvidia.com", f"{plural}/finalizers"): ["update"] for plural in ("dpudeployments", "dpuservices")},
+    ("argoproj.io", "applications"): CHANGE,
+    ("argoproj.io", "appprojects"): CHANGE,
+    ("kamaji.clastix.io", "tenantcontrolplanes"): CHANGE,
+    ("", "services"): CHANGE,
+    ("", "configmaps"): CHANGE,
+    ("", "serviceaccounts"): CHANGE,
+    ("apps", "daemonsets"): CHANGE,
+    ("discovery.k8s.io", "endpointslices"): CHANGE,
+    ("", "namespaces"): [*READ, "create", "patch"],
+    ("", "nodes"): [*READ, "patch"],
+    ("", "pods"): ["list", "watch"],
+    ("", "pods/eviction"): ["create"],
+    ("maintenance.nvidia.com", "nodemaintenances"): [*READ, "create", "update", "delete"],
+    ("provisioning.dpu.nvidia.com", "dpunodemaintenances"): [*READ, "create", "update", "patch", "delete"],
+    ("provisioning.dpu.nvidia.com", "dpunodes"): [*READ, "create", "update", "patch"],
+    ("provisioning.dpu.nvidia.com", "dpudevices"): [*READ, "create", "patch"],
+}
+SECRET_RULES = {
+    ("", "secrets"): ["get", "list", "create", "patch", "delete"],
+    ("", "serviceaccounts/token"): ["create"],
+    ("", "configmaps"): ["get"],
+    ("", "pods"): [*READ, "create", "delete"],
+    ("batch", "jobs"): [*READ, "create", "delete"],
+}
+"""Its rights in the namespaces of DPUClusters."""
 
 
 NETWORKED = {
@@ -97,7 +132,8 @@ def test_each_file_of_a_setting_is_mounted(objects: list[Object]) -> None:
             if value.startswith("/"):
                 assert any(value.startswith(f"{path}/") for path in mounts), name
         writable = {path for path, each in mounts.items() if not each.get("readOnly")}
-        assert writable == {"/var/lib/dpuplane", "/tmp"}
+        assert writable - {"/var/lib/dpuplane/images"} == {"/var/lib/dpuplane", "/tmp"}
+        assert ("/var/lib/dpuplane/images" in writable) == ("images" in _volumes(pod))
 
 
 def test_pods_meet_the_restricted_standard(objects: list[Object]) -> None:
@@ -128,23 +164,31 @@ def test_each_role_has_its_own_account_and_only_the_edge_a_token(objects: list[O
 
 
 def test_no_account_has_more_rights_than_its_role_needs(objects: list[Object]) -> None:
-    roles = {each["metadata"]["name"]: each for each in of_kind(objects, "ClusterRole", "Role")}
     bindings = of_kind(objects, "ClusterRoleBinding", "RoleBinding")
     bound = {subject["name"] for each in bindings for subject in each["subjects"]}
     watching = [pod for _, pod in pods_of(objects) if _watches(pod)]
     assert bound == {pod["spec"]["serviceAccountName"] for pod in watching}
     has_cliques = any("DPUPLANE_KUBERNETES_CLIQUES" in _environment(pod) for pod in watching)
+    has_resources = any(_environment(pod)["DPUPLANE_KUBERNETES_RESOURCES"] == "true" for pod in watching)
+    expected = EDGE_RULES | (DOMAIN_RULES if has_cliques else {}) | (RESOURCE_RULES if has_resources else {})
+    in_namespaces: dict[str | None, Any] = {DRIVER_NAMESPACE: CLIQUE_RULES} if has_cliques else {}
+    in_namespaces |= dict.fromkeys(CLUSTER_NAMESPACES, SECRET_RULES) if has_resources else {}
+    found = {}
     for binding in bindings:
-        wanted = EDGE_RULES | DOMAIN_RULES if has_cliques else EDGE_RULES
-        role = roles[binding["roleRef"]["name"]]
-        assert _rights(role) == (CLIQUE_RULES if binding["kind"] == "RoleBinding" else wanted)
-        assert role["metadata"].get("namespace") == (DRIVER_NAMESPACE if role["kind"] == "Role" else None)
-    assert len(bindings) == len(watching) * (1 + has_cliques)
-    for role in roles.values():
+        namespace = binding["metadata"].get("namespace")
+        role = next(
+            each
+            for each in of_kind(objects, "ClusterRole", "Role")
+            if each["metadata"]["name"] == binding["roleRef"]["name"] and each["metadata"].get("namespace") == namespace
+        )
+        assert (role["kind"], binding["kind"]) in (("Role", "RoleBinding"), ("ClusterRole", "ClusterRoleBinding"))
+        found[namespace] = _rights(role)
+    assert found == (in_namespaces | {None: expected} if watching else {})
+    for role in of_kind(objects, "ClusterRole", "Role"):
         for (group, resource), verbs in _rights(role).items():
             assert "*" not in (group, resource, *verbs)
-            assert resource != "secrets"
-            assert resource != "nodes" or verbs == READ
+            assert resource != "secrets" or role["kind"] == "Role"
+            assert resource != "nodes" or verbs == (RESOURCE_RULES[group, resource] if has_resources else READ)
 
 
 def test_further_source_clusters_are_named_with_their_mounted_kubeconfigs(tmp_path: Path) -> None:
@@ -162,6 +206,19 @@ def test_further_source_clusters_are_named_with_their_mounted_kubeconfigs(tmp_pa
     mounts = {each["mountPath"] for each in pods["kubernetes"]["spec"]["containers"][0]["volumeMounts"]}
     assert {"/etc/dpuplane/kubeconfig-east", "/etc/dpuplane/kubeconfig-west"} <= mounts
     assert not any(name.startswith("kubeconfig") for name in _volumes(pods["api"]))
+
+
+def test_provisioners_share_the_images_of_a_claim(tmp_path: Path) -> None:
+    chosen = {
+        **KAFKA,
+        **LAB,
+        "images": {"existingClaim": "images", "url": "https://images.example:7083", "hosts": ["x"]},
+    }
+    found = dict(pods_of(render(chosen, tmp_path)))
+    assert [role for role, pod in found.items() if "images" in _volumes(pod)] == ["provisioner"]
+    settings = load_settings({}, None, _environment(found["provisioner"]))
+    assert str(settings.images_folder) == "/var/lib/dpuplane/images"
+    assert (settings.images_url, settings.image_hosts) == ("https://images.example:7083", "x")
 
 
 def test_without_events_the_edge_has_no_right_to_write_them(tmp_path: Path) -> None:
@@ -221,7 +278,8 @@ def test_the_network_opens_the_listeners_and_what_each_role_calls(objects: list[
             *(int(broker.rpartition(":")[2]) for broker in environment.get("DPUPLANE_KAFKA", "").split(",") if broker),
         }
         wanted |= {443, 6443} if _watches(pod) else set()
-        wanted |= {443} if role in ("all", "provisioner") else set()
+        reads_charts = environment.get("DPUPLANE_KUBERNETES_RESOURCES") == "true"
+        wanted |= {80, 443} if role in ("all", "provisioner") or reads_charts else set()
         wanted |= {7082} if role in ("all", "api") else set()
         assert called - {4318} == wanted, role
 

@@ -14,6 +14,7 @@ import yaml
 
 from deploy.kubernetes.chart_values import CHART
 from tests.support.kubernetes.chart import (
+    CLUSTER_NAMESPACES,
     DRIVER_NAMESPACE,
     NAMESPACE,
     RELEASE,
@@ -34,7 +35,7 @@ RBAC_KINDS = {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "Ro
 
 @pytest.mark.parametrize("chosen", VALUE_SETS.values(), ids=list(VALUE_SETS))
 async def test_the_server_accepts_every_object(cluster: Cluster, chosen: Values, tmp_path: Path) -> None:
-    for namespace in (NAMESPACE, DRIVER_NAMESPACE):
+    for namespace in (NAMESPACE, DRIVER_NAMESPACE, *CLUSTER_NAMESPACES):
         await create_namespace(cluster.api, namespace)
     sent = [each for each in render(chosen, tmp_path) if each["kind"] not in ABSENT_KINDS]
     output = await cluster.plane.kubectl(
@@ -60,13 +61,20 @@ async def test_the_server_sees_no_deviation_from_the_restricted_standard(cluster
 
 
 async def test_the_rights_of_the_edge_are_in_force(cluster: Cluster, tmp_path: Path) -> None:
-    for namespace in (NAMESPACE, DRIVER_NAMESPACE):
+    for namespace in (NAMESPACE, DRIVER_NAMESPACE, *CLUSTER_NAMESPACES):
         await create_namespace(cluster.api, namespace)
     objects = render(VALUE_SETS["embedded, lab, cliques"], tmp_path)
     rights = [each for each in objects if each["kind"] in RBAC_KINDS]
     await cluster.plane.kubectl("apply", "--filename=-", stdin=yaml.safe_dump_all(rights))
     for right in (
         ("watch", "", "nodes"),
+        ("patch", "", "nodes"),
+        ("watch", "", "pods"),
+        ("create", "", "pods/eviction"),
+        ("watch", "provisioning.dpu.nvidia.com", "dpusets"),
+        ("patch", "provisioning.dpu.nvidia.com", "dpus/status"),
+        ("create", "provisioning.dpu.nvidia.com", "dpus"),
+        ("watch", "argoproj.io", "applications"),
         ("create", "", "events"),
         ("create", "dpuplane.io", "holds"),
         ("patch", "dpuplane.io", "holds/status"),
@@ -75,8 +83,16 @@ async def test_the_rights_of_the_edge_are_in_force(cluster: Cluster, tmp_path: P
         assert await _may(cluster, *right), right
     for right in (("watch", "", "pods"), ("update", "resource.nvidia.com", "computedomaincliques")):
         assert await _may(cluster, *right, namespace=DRIVER_NAMESPACE), right
-        assert not await _may(cluster, *right), right
+    assert not await _may(cluster, "update", "resource.nvidia.com", "computedomaincliques")
+    for namespace in CLUSTER_NAMESPACES:
+        for verb in ("get", "list", "create", "patch", "delete"):
+            assert await _may(cluster, verb, "", "secrets", namespace=namespace), namespace
+        for verb in ("watch", "update"):
+            assert not await _may(cluster, verb, "", "secrets", namespace=namespace), verb
     for right in (
+        ("create", "provisioning.dpu.nvidia.com", "bfbs"),
+        ("update", "provisioning.dpu.nvidia.com", "bfbs"),
+        ("delete", "svc.dpu.nvidia.com", "dpudeployments"),
         ("patch", "dpuplane.io", "holds"),
         ("update", "dpuplane.io", "holds"),
         ("update", "dpuplane.io", "dpuracks"),
@@ -84,7 +100,8 @@ async def test_the_rights_of_the_edge_are_in_force(cluster: Cluster, tmp_path: P
         ("patch", "dpuplane.io", "rulepolicies"),
         ("get", "admissionregistration.k8s.io", "validatingadmissionpolicies"),
         ("update", "admissionregistration.k8s.io", "validatingadmissionpolicies"),
-        ("patch", "", "nodes"),
+        ("update", "", "nodes"),
+        ("delete", "", "nodes"),
         ("get", "", "secrets"),
         ("create", "", "pods"),
         ("delete", "", "pods"),
@@ -106,7 +123,8 @@ async def test_a_release_is_installed_upgraded_and_uninstalled(own_control_plane
 
     lab, kafka = VALUE_SETS["embedded, lab, cliques"], VALUE_SETS["Kafka, lab"]
     kubectl = own_control_plane.kubectl
-    await kubectl("create", "namespace", DRIVER_NAMESPACE)
+    for namespace in (DRIVER_NAMESPACE, *CLUSTER_NAMESPACES):
+        await kubectl("create", "namespace", namespace)
     notes = await run("install", RELEASE, str(CHART), "--create-namespace", values=lab)
     assert "use this plane in a lab only" in notes
     assert (await kubectl("get", "deploy,sts", "--namespace", NAMESPACE, "--output=name")).split() == [

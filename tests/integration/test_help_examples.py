@@ -37,8 +37,15 @@ PLANE = (
 """The second DPU becomes ready while earlier examples run, before the examples that select ready DPUs."""
 DPU = "rack7-dpu-0000"
 POLICY = "printf 'name: web\\nsources: {model: A10}\\nzones: {tier: gpu}\\naction: allow\\n' > policy.yaml"
+STAGED = (
+    POLICY,
+    "dpuplane policies undo web",
+    "dpuplane policies delete web",
+    "dpuplane policies apply policy.yaml --stages 1,1%,10%,100% --bake-time 10m",
+)
 FULL = ("dpuplane cliques capacity domain-1 clique-a 1", "dpuplane cliques claim domain-1 clique-a node-3")
 BEFORE = {
+    "dpuplane annotate bfb": ("dpuplane apply -f manifests/image.yaml -n dpf",),
     "dpuplane import ": ("printf 'name\\nrack9-n1\\nrack9-n2\\n' > nodes.csv",),
     "dpuplane nodes list": ("dpuplane nodes join rack7-n3 --zone rack7 --address 10.7.0.3",),
     "dpuplane cliques config": FULL[1:],
@@ -59,7 +66,11 @@ BEFORE = {
         f"dpuplane dpus retry {DPU}",
     ),
     "dpuplane policies apply": (POLICY,),
-    "dpuplane policies delete": (POLICY, "dpuplane policies apply policy.yaml"),
+    "dpuplane policies delete": (POLICY, "dpuplane policies undo web", "dpuplane policies apply policy.yaml"),
+    "dpuplane policies status": STAGED,
+    "dpuplane policies pause": STAGED,
+    "dpuplane policies resume": (*STAGED, "dpuplane policies pause web"),
+    "dpuplane policies undo": STAGED,
     "dpuplane thaw": ("dpuplane freeze rack7",),
     "dpuplane config ": ("dpuplane config set-context lab --server 127.0.0.1:7080",),
     "dpuplane certs revoke": ("dpuplane certs issue operator ann",),
@@ -73,6 +84,9 @@ OF_THE_READER = {
     "dpuplane holds approve 31": "hold: 31 is not",
     "dpuplane holds reject 31": "hold: 31 is not",
     "dpuplane holds show 31": "hold: 31 is not",
+    "dpuplane dpus config": "no object wants a DPU",
+    "dpuplane dpus network": "is not a DPU of any zone",
+    "dpuplane rollout ": "has no rollout: it does not exist",
     "dpuplane commands show": "did not reach the log in time",
     "dpuplane zones delete": "and must have none",
 }

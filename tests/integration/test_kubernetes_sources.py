@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +50,20 @@ class Source:
             return None
 
 
+async def served(api: KubernetesApi) -> dict[str, Any]:
+    """The racks, once the API server serves the kind that was installed."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            with suppress(ApiError):
+                return await get(api, DPU_RACK.path())
+            await asyncio.sleep(0.1)
+
+
 @asynccontextmanager
 async def source(cluster: ApiServer) -> AsyncIterator[Source]:
     async with connect(str(cluster.kubeconfig())) as api, cluster.session() as session:
         await install(api, definition(DPU_RACK))
-        for rack in (await get(api, DPU_RACK.path()))["items"]:  # a new log must not write below an old log's positions
+        for rack in (await served(api))["items"]:  # a new log must not write below an old log's positions
             await api.delete(DPU_RACK.path(name=rack["metadata"]["name"]), uid=rack["metadata"]["uid"])
         yield Source(cluster, api, session)
 

@@ -17,6 +17,7 @@ from drivers.forwarder import Forwarder
 from drivers.relays.relay import Relay, RelaySettings
 from drivers.relays.replica_rules import ReplicaRules
 from drivers.simulators.simulator import Simulator
+from drivers.stages import Stages
 from drivers.wire.links import Link, LinkClosed, memory_link_pair
 from eventstore.embedded.log import EmbeddedLog
 from eventstore.folding.fold import Fold
@@ -25,14 +26,26 @@ from eventstore.log import FLEET, FLEET_0, INSTALLS, ZONES, Partition, partition
 from eventstore.replicas.beacons import SingleReplica
 from eventstore.replicas.replica import Replica
 from eventstore.state_store.store import DigestStore
-from projections.fleet.fold import FleetFold
+from projections.fleet.fold import FleetFold, FleetFold2
+from projections.fleet.staging.rows import StagedChange
 from projections.fleet.tables.zone_table import table
 from projections.installs.fold import InstallsFold
 from projections.installs.rows import Level
 from projections.installs.views import zone_progress
 from projections.rules.device_table import DeviceTable
 from projections.zones.fold import ZonesFold
-from schemas.events import Event, NodesJoined, NodesLeft, PolicySet, WritesFrozen, WritesThawed, ZoneUpdated
+from schemas.events import (
+    Event,
+    FoldVersionUpgraded,
+    NodesJoined,
+    NodesLeft,
+    PolicySet,
+    PolicyStaged,
+    StagesRequested,
+    WritesFrozen,
+    WritesThawed,
+    ZoneUpdated,
+)
 from tests.support.eventually import until
 
 PARTITIONS = 3
@@ -48,9 +61,9 @@ class CountingRules(ReplicaRules):
 
     snapshots = 0
 
-    def snapshot(self, zone: str) -> Any:
+    def snapshot(self, zone: str, stage: int = 0) -> Any:
         self.snapshots += 1
-        return super().snapshot(zone)
+        return super().snapshot(zone, stage)
 
 
 class TwoRelays:
@@ -67,7 +80,7 @@ class TwoRelays:
         self.addresses: dict[str, int] = {}
 
     def _replica(self, log: EmbeddedLog, name: str) -> Replica:
-        folds: list[Fold[Any]] = [ZonesFold(), FleetFold(PARTITIONS), InstallsFold()]
+        folds: list[Fold[Any]] = [ZonesFold(), FleetFold(PARTITIONS), FleetFold2(PARTITIONS), InstallsFold()]
         replica = Replica(log, folds, store=DigestStore(), name=name, now_ms=now_ms, rng=self.rng)
         self.start(replica.run())
         return replica
@@ -83,7 +96,9 @@ class TwoRelays:
             relay = Relay(rules, name=replica.name, now_ms=now_ms, rng=self.rng, settings=settings)
             self.relays[replica.name] = relay
             self.start(relay.run())
-        self.start(Forwarder(self.replicas[0], SingleReplica("r0"), now_ms=now_ms, rng=self.rng).run())
+        ranks = SingleReplica("r0")
+        self.start(Forwarder(self.replicas[0], ranks, now_ms=now_ms, rng=self.rng).run())
+        self.start(Stages(self.replicas[0], ranks, now_ms=now_ms, rng=self.rng).run())
         self.simulator = Simulator(
             LocalRegistrar(self.replicas[0], now_ms=now_ms, rng=self.rng, expected=ZONE_NAMES),
             sorted(self.relays),
@@ -127,6 +142,25 @@ class TwoRelays:
     async def policy(self, name: str, action: str, sources: dict[str, str], zones: dict[str, str]) -> None:
         await self.do(FLEET, name, PolicySet(self.by(name), name, 50, action, "tcp", [22, 22], sources, zones))
 
+    async def stage(self, name: str, sources: dict[str, str], stages: list[str]) -> None:
+        event = PolicyStaged(self.by(name), name, False, 50, "drop", "tcp", [22, 22], sources, {}, stages, 0, "0")
+        await self.do(FLEET, name, event)
+
+    async def request_stages(self, name: str, verb: str) -> None:
+        await self.do(FLEET, name, StagesRequested(self.by(name), name, verb))
+
+    @property
+    def staged(self) -> StagedChange:
+        """The last staged change."""
+        found: StagedChange | None = self.replicas[0].state(FLEET_0).staged
+        assert found is not None
+        return found
+
+    def with_rule(self, port: int) -> set[str]:
+        """The DPUs whose devices have a rule about a port, as ZONE/NUMBER."""
+        found = ((zone, number) for zone in ZONE_NAMES for number in range(20))
+        return {f"{z}/{n}" for z, n in found if any(port in rule.ports for rule in self.device(z, n).rules)}
+
     def device(self, zone: str, number: int) -> DeviceTable:
         """The table that a device really has, read from the device."""
         fleet = self.simulator.devices
@@ -135,15 +169,21 @@ class TwoRelays:
 
     def all_hold(self) -> bool:
         """Whether every device has the table of the log, and the relays report so."""
+        fleet = self.replicas[0].state(FLEET_0)
         for zone in ZONE_NAMES:
-            now = table(self.replicas[0].state(FLEET_0), zone)
-            devices = [self.device(zone, number) for number in range(20)]
-            if any((device.version, device.digest) != (now.version, now.digest) for device in devices):
-                return False
+            wanted = {stage: table(fleet, zone, stage) for stage in fleet.stages_of(zone)}
+            names = self.simulator.zones[zone].dpus
+            stages = [fleet.stage_of(zone, name) for name in names]
+            for number, stage in enumerate(stages):
+                device = self.device(zone, number)
+                if (device.version, device.digest) != (wanted[stage].version, wanted[stage].digest):
+                    return False
             held: dict[str, Any] = {}
             for relay in self.relays.values():
                 held.update(relay.zone_devices(zone))
-            if len(held) != 20 or {device.digest for device in held.values()} != {now.digest}:
+            if {name: has.digest for name, has in held.items()} != {
+                name: wanted[stage].digest for name, stage in zip(names, stages, strict=True)
+            }:
                 return False
         return True
 
@@ -218,6 +258,36 @@ async def test_a_zone_moves_to_the_other_relay_without_snapshots_and_is_reported
             return last is not None and (last.version, last.in_hardware) == (newest, 20)
 
         await until(done)
+
+
+async def test_a_staged_change_goes_from_stage_to_stage_and_back(tmp_path: Path) -> None:
+    async with plane(tmp_path / "log") as made:
+        await made.join("east", [f"n{number}" for number in range(100)], [0x0B000000 + 3 * n for n in range(100)])
+        await made.join("north", ["gpu-1"], [0x0A000009], pool="gpu")
+        await until(made.settled)
+        snapshots = sum(rules.snapshots for rules in made.rules.values())
+        await made.do(FLEET, "fold", FoldVersionUpgraded(made.by("fold"), FleetFold2.version))
+        await made.stage("no-ssh", {"pool": "gpu"}, ["1", "50%", "100%"])
+        await until(lambda: made.staged.stage >= 1)
+        await made.request_stages("no-ssh", "pause")
+        await until(made.settled)
+        stage = made.staged.stage
+        assert len(made.with_rule(22)) == (1, 30, 60)[stage - 1]
+        await made.join("west", ["gpu-2"], [0x0A000019], pool="gpu")
+        await until(made.settled)
+        assert len(made.with_rule(22)) == (1, 30, 60)[stage - 1], "a join goes into both lists of a zone"
+        made.kill("r0")
+        await until(made.settled)
+        made.down.clear()
+        await made.request_stages("no-ssh", "undo")
+        await until(lambda: made.staged.result == "undone")
+        await until(made.settled)
+        assert not made.with_rule(22)
+        await made.stage("no-ssh", {"pool": "gpu"}, ["1", "50%", "100%"])
+        await until(lambda: made.staged.result == "complete")
+        await until(made.settled)
+        assert len(made.with_rule(22)) == 60
+        assert sum(rules.snapshots for rules in made.rules.values()) == snapshots, "each step was a delta"
 
 
 async def test_a_frozen_zone_keeps_its_tables_until_its_thaw(tmp_path: Path) -> None:

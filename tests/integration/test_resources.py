@@ -190,7 +190,7 @@ async def test_a_deleted_object_stays_until_the_last_object_that_refers_to_it_is
     await apply(plane, dpu_set(), dpu_set("rack8"), bfb())
     answer = await delete(plane, BFB, "image")
     (item,) = answer.items
-    assert item.note == "it stays until these no longer refer to it: DPUSet rack7, DPUSet rack8"
+    assert item.note == "it stays until these no longer use it: DPUSet rack7, DPUSet rack8"
     code, sentence = await refusal(plane, bfb())
     assert code is grpc.StatusCode.FAILED_PRECONDITION and "image is being deleted" in sentence
     assert (await get(plane, BFB, "image")).HasField("delete_time")

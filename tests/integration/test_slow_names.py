@@ -11,7 +11,7 @@ from tests.support.requirements import missing_requirement
 
 LOOKED_UP = """
 import asyncio, socket
-from deploy.process.run import run_until_signal
+from deploy.process.life import run_until_signal
 
 async def look_up(name, said):
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.process.run import SHUTDOWN_SECONDS as END_S
+from deploy.process.life import SHUTDOWN_SECONDS as END_S
 from tests.support.planes import DPUPLANE
 from tests.support.requirements import missing_requirement
 from tests.support.wheelhouse import ROOT

@@ -86,13 +86,13 @@ async def test_a_raise_is_refused_while_a_live_replica_lacks_the_rules(kafka_clu
             assert (dry.status, dry.json()["ready"]) == (1, False)
             (unready,) = dry.json()["unready"]
             assert unready.startswith("old ")
-            assert "does not support fold version 2 of zones" in unready
+            assert "does not support fold version 3 of zones" in unready
             changed = {rows["table"]: rows["keys"] for each in dry.json()["raises"] for rows in each["rows"]}
             assert changed == {"zones": ["rack-1"], "places": ["rack-1"]}
 
             refused = await run("upgrade", server=server, program=NEXT)
             assert refused.status == 1
-            assert "replica: old does not support fold version 2 of zones; upgrade it first" in refused.stderr
+            assert "replica: old does not support fold version 3 of zones; upgrade it first" in refused.stderr
             assert await versions(server) == {"new": {1}, "old": {1}}
         async with plane.process(
             "old", NEXT
@@ -109,7 +109,7 @@ async def test_a_raise_is_refused_while_a_live_replica_lacks_the_rules(kafka_clu
             assert (taken.status, "must not begin with x" in taken.stderr) == (1, True)
             assert (await join(server, "n2")).status == 0
             await until_alive(server, "new", "old")
-            assert await versions(server) == {"new": {2}, "old": {2}}
+            assert await versions(server) == {"new": {3}, "old": {3}}
             assert (await verified(plane, server))["states_compared"] > 0
     await _check_restarts(plane)
 
@@ -121,7 +121,7 @@ async def _check_restarts(plane: TwoBuilds) -> None:
         async with plane.process("late", NOW):
             await until_alive(server, "new", "fresh", "late")
             status = (await run("status", "--output", "json", server=server)).json()
-            assert {(found["replica"], "supports [1]" in found["reason"]) for found in status["halted"]} == {
+            assert {(found["replica"], "supports [1, 2]" in found["reason"]) for found in status["halted"]} == {
                 ("late", True)
             }
         listed = (await run("nodes", "list", "--output", "json", server=server)).json()["nodes"]
@@ -135,8 +135,11 @@ async def _check_restarts(plane: TwoBuilds) -> None:
 @pytest.mark.parametrize(
     ("living", "says"),
     [
-        ({"replica-1": {"zones": [1, 2]}, "other": {"zones": [1]}}, "replica: other does not support fold version 2"),
-        ({"replica-1": {"zones": [1]}}, "replica: replica-1 does not support fold version 2 of zones"),
+        (
+            {"replica-1": {"zones": [1, 2, 3]}, "other": {"zones": [1, 2]}},
+            "replica: other does not support fold version 3",
+        ),
+        ({"replica-1": {"zones": [1, 2]}}, "replica: replica-1 does not support fold version 3 of zones"),
         (None, "receives too few beacons"),
     ],
 )
@@ -146,15 +149,15 @@ async def test_a_raise_that_is_not_possible_yet_is_an_error_and_appends_nothing(
     async with served(tmp_path, supports=lambda: living) as plane:
         before = await plane.stated()
         with pytest.raises(grpc.aio.AioRpcError, match=says) as caught:
-            await plane.calls.UpgradeFoldVersion(pb.UpgradeFoldVersionRequest(topic="zones", version=2))
+            await plane.calls.UpgradeFoldVersion(pb.UpgradeFoldVersionRequest(topic="zones", version=3))
         assert caught.value.code() == grpc.StatusCode.FAILED_PRECONDITION
         assert await plane.stated() == before
 
 
 async def test_a_replica_that_does_not_fold_the_topic_needs_no_rules_for_it(tmp_path: Path) -> None:
-    living = {"replica-1": {"zones": [1, 2]}, "relay": {"fleet": [1]}}
+    living = {"replica-1": {"zones": [1, 2, 3]}, "relay": {"fleet": [1]}}
     async with served(tmp_path, supports=lambda: living) as plane:
-        request = pb.UpgradeFoldVersionRequest(topic="zones", version=2)
+        request = pb.UpgradeFoldVersionRequest(topic="zones", version=3)
         answer = await plane.calls.UpgradeFoldVersion(request, timeout=5)
         assert (answer.outcome, plane.replica.folded(plane.replica.partitions("zones")[0]).halted != "") == (
             pb.OUTCOME_UNKNOWN,
@@ -176,7 +179,7 @@ async def test_a_raise_to_the_present_version_is_unchanged_in_each_partition(tmp
 @pytest.mark.parametrize(
     ("request_", "says"),
     [
-        (pb.UpgradeFoldVersionRequest(topic="zone", version=2), "topic: 'zone' must be one of"),
+        (pb.UpgradeFoldVersionRequest(topic="zone", version=3), "topic: 'zone' must be one of"),
         (pb.UpgradeFoldVersionRequest(topic="zones"), "version: 0 must be at least 1"),
     ],
 )

@@ -7,6 +7,7 @@ may run in between: background tasks, and helpers of files in the walk (codec, c
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import re
 import sys
@@ -25,15 +26,28 @@ from drivers.agents.agent import Agent, AgentIdentity
 from drivers.agents.store import MemoryTableStore
 from drivers.backends.simulated import SimulatedDevice
 from drivers.wire.websocket import Dialer
+from projections.resources.kinds import DPU
 from schemas.api import dpuplane_pb2 as pb
+from schemas.resources.dpf.names import SERVICES
+from tests.integration.test_cli_provisioning import HOSTS, fleet, images, manifest
 from tests.support.eventually import until
 
 ROOT = Path(__file__).parent.parent.parent
 FILES_MAX = 25
 WITHIN_S = 60.0
+READY_S = 150.0
+"""Longest wait for two DPUs from their objects to Ready: ten seconds on a free core."""
 
 
-READMES = {"A join": "projections", "A claim": "commands", "A step": "drivers"}
+READMES = {
+    "A join": "projections",
+    "A claim": "commands",
+    "A step": "drivers",
+    "A wanted DPU": "drivers",
+    "A network document": "drivers",
+}
+_PORT = {"interfaceType": "physical", "physical": {"interfaceName": "p0"}}
+INTERFACE = manifest("DPUServiceInterface", "p0", {"template": {"spec": {"template": {"spec": _PORT}}}}, group=SERVICES)
 
 
 def walk(title: str) -> list[str]:
@@ -61,9 +75,9 @@ def noted_files() -> Iterator[list[str]]:
 
 
 @asynccontextmanager
-async def plane_and_client(data: Path, simulate: int) -> AsyncIterator[tuple[Plane, PlaneClient]]:
-    listeners = dict.fromkeys(("listen", "http", "agents"), "127.0.0.1:0")
-    settings = load_settings({"data": data, **listeners, "simulate": simulate}, None, {})
+async def plane_and_client(data: Path, simulate: int, **given: str) -> AsyncIterator[tuple[Plane, PlaneClient]]:
+    listeners = dict.fromkeys(("listen", "http", "agents", "images"), "127.0.0.1:0")
+    settings = load_settings({"data": data, **listeners, "simulate": simulate, **given}, None, {})
     rng = random.Random(1)
     async with (
         Plane.start(settings, now_ms=now_ms, rng=rng, expected_zones=("z",)) as plane,
@@ -124,3 +138,51 @@ async def test_the_walk_of_a_step_is_correct(tmp_path: Path) -> None:
         request = pb.RequestLifecycleRequest(zone="z", dpu="z-dpu-0000", image="image-1")
         request.verb = pb.RequestLifecycleRequest.VERB_PROVISION
         await assert_walked("A step", client.command("RequestLifecycle", request))
+
+
+async def test_the_walks_of_a_wanted_dpu_and_of_its_network_document_are_correct(tmp_path: Path) -> None:
+    async with (
+        images("v1") as server,
+        plane_and_client(tmp_path / "plane", 1, image_hosts="127.0.0.1", simulate_pace="0.1") as (_, client),
+    ):
+        request = pb.ApplyResourcesRequest(resources=[resource(each) for each in fleet(server)])
+        await assert_walked("A wanted DPU", applied_and_ready(client, request))
+        request = pb.ApplyResourcesRequest(resources=[resource(INTERFACE)])
+        await assert_walked("A network document", applied_and_observed(client, request))
+
+
+def resource(manifest: dict[str, Any]) -> pb.ResourceSpec:
+    """A manifest as an object of a request."""
+    group, _, version = manifest["apiVersion"].partition("/")
+    return pb.ResourceSpec(
+        kind=f"{manifest['kind']}.{group}",
+        api_version=f"{group}/{version}",
+        spec=json.dumps(manifest["spec"]),
+        **manifest["metadata"],
+    )
+
+
+async def applied_and_ready(client: PlaneClient, request: pb.ApplyResourcesRequest) -> pb.CommandResult:
+    """Apply objects, and wait until their DPUs are ready."""
+    result = await client.command("ApplyResources", request)
+    listed, ready = pb.ListResourcesRequest(kind=DPU), ["Ready"] * len(HOSTS)
+    async with asyncio.timeout(READY_S):
+        while [each.phase for each in (await client.query("ListResources", listed)).resources] != ready:
+            await asyncio.sleep(0.2)
+    return result
+
+
+async def applied_and_observed(client: PlaneClient, request: pb.ApplyResourcesRequest) -> pb.CommandResult:
+    """Apply an interface, and wait until it is observed as ready on its DPUs."""
+    result = await client.command("ApplyResources", request)
+    (given,) = request.resources
+    named = pb.GetResourceRequest(kind=given.kind, namespace=given.namespace, name=given.name)
+    async with asyncio.timeout(WITHIN_S):
+        while not (found := await client.query("GetResource", named)).HasField("observation") or not is_ready(found):
+            await asyncio.sleep(0.1)
+    return result
+
+
+def is_ready(found: pb.Resource) -> bool:
+    """Whether an object is observed as ready."""
+    return bool(json.loads(found.observation.fields)["ready"])

@@ -17,6 +17,11 @@ from tests.simulation.run import simulate_plan
 Plant = Callable[[], AbstractContextManager[None]]
 
 
+def short_plan(seed: int, faulty_s: float) -> Plan:
+    """The plan of the seed, with a short phase of faults and without a source cluster."""
+    return without_cluster(plan_of(seed, faulty_s=faulty_s))
+
+
 class CleanReport(NamedTuple):
     """The faults found without the bug, and whether the plane came to rest within the time limit of the run with the
     bug.
@@ -55,13 +60,15 @@ class SimulatedScenario(NamedTuple):
     """Whether the plane has edges of a source cluster."""
     cliques: Mode | None = None
     """How the edges share cliques with upstream's daemons; None if the source cluster has no daemons."""
+    plan: Callable[[int, float], Plan] = short_plan
+    """The plan of a seed and a duration of faults. It should have in every seed what the bug needs to show itself."""
 
     def faults(self) -> list[str]:
         with self.setup():
             return simulate_plan(self._plan(), converges_within_s=self.converges_within_s).faults
 
     def _plan(self) -> Plan:
-        plan = without_cluster(plan_of(self.seed, faulty_s=self.faulty_s))
+        plan = self.plan(self.seed, self.faulty_s)
         if not self.has_cluster:
             return plan
         plan = with_cluster(plan, random.Random(self.seed))

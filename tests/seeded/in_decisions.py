@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import drivers.decisions.writer
 from drivers.decisions.buffer import DecisionBuffer
 from drivers.decisions.writer import DecisionWriter
 from drivers.decisions.written import Written
-from tests.seeded.bugs import Bug, SimulatedScenario, patched, returns
+from tests.seeded.bugs import Bug, SimulatedScenario, patched, returns, short_plan
+from tests.simulation.plan import Plan
 
 
 def _does_not_wait_for_the_writer(drained: Any) -> Any:
@@ -37,6 +39,12 @@ def _key_of_the_next_record(key_of: Any) -> Any:
     return lambda at: key_of(at._replace(offset=at.offset + 1))
 
 
+def _with_many_failed_appends(seed: int, faulty_s: float) -> Plan:
+    """Of the appends, 5 % land after their caller got an error, and 10 % never land."""
+    plan = short_plan(seed, faulty_s)
+    return plan._replace(log=replace(plan.log, never=0.1, late=0.05))
+
+
 BUGS = (
     Bug(
         "saved-before-it-is-written",
@@ -50,7 +58,7 @@ BUGS = (
         "after a batch landed in part, every decision up to the newest one is taken as written",
         "I26",
         lambda: patched((Written, "__contains__", _written_up_to_the_newest)),
-        SimulatedScenario(1),
+        SimulatedScenario(1, plan=_with_many_failed_appends, converges_within_s=60.0),
     ),
     Bug(
         "resumed-too-late",
@@ -64,7 +72,7 @@ BUGS = (
         "a failed append of a decision is not retried",
         "I26",
         lambda: patched((DecisionWriter, "_has_failed", returns(False))),
-        SimulatedScenario(1),
+        SimulatedScenario(1, plan=_with_many_failed_appends, converges_within_s=60.0),
     ),
     Bug(
         "decision-about-another-record",

@@ -227,7 +227,7 @@ BUGS = (
         "some fetches omit their first record",
         "I22",
         lambda: patched((WiredLog, "read", _skips_a_record)),
-        SimulatedScenario(1),
+        SimulatedScenario(12),
     ),
     Bug(
         "table-ages-out",

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from deploy.composition.roles import folds_of
 from deploy.composition.topics import TOPICS
 from eventstore.avro.codec import decode, encode
+from eventstore.folding.fold import folds_by_version
 from eventstore.folding.partition import FoldedPartition
 from eventstore.ids import internal_envelope, uuid7
 from eventstore.log import CLIQUES, FLEET_0, ZONES, Partition, Record
@@ -175,8 +176,8 @@ class SteppedPlane(FoldedLog):
             self._register(device)
 
     def _empty(self, partition: Partition) -> FoldedPartition:
-        fold = next(fold for fold in folds_of(PARTITIONS) if fold.topic == partition.topic)
-        return FoldedPartition(partition, {fold.version: fold}, self.log_id, is_deciding=fold.topic in TOPICS.deciding)
+        versions = folds_by_version(folds_of(PARTITIONS))[partition.topic]
+        return FoldedPartition(partition, versions, self.log_id, is_deciding=partition.topic in TOPICS.deciding)
 
     def _write(self, partition: Partition, event: e.Event, *, may_duplicate: bool = True) -> Answer | None:
         """Append a record and fold it. Sometimes a duplicate of it lands later."""

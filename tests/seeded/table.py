@@ -17,6 +17,8 @@ from tests.seeded import (
     in_folds,
     in_kubernetes,
     in_lifecycles,
+    in_resources,
+    in_staging,
 )
 from tests.seeded.bugs import Bug, CleanReport, SimulatedScenario, SteppedScenario
 from tests.simulation.checkers import INVARIANTS
@@ -30,6 +32,8 @@ BUGS: tuple[Bug, ...] = (
     *in_drivers.BUGS,
     *in_decisions.BUGS,
     *in_kubernetes.BUGS,
+    *in_resources.BUGS,
+    *in_staging.BUGS,
 )
 
 

@@ -18,16 +18,16 @@ from google.protobuf.message import Message
 from commands.requests.validation import TIME_MS_MAX
 from commands.server import ApiServer
 from eventstore.errors import AppendRefused, AppendUnknown, LogUnavailable
-from eventstore.log import CLIQUES, FLEET, FLEET_0, ZONES, Partition
+from eventstore.log import CLIQUES, FLEET, FLEET_0, RESOURCES, ZONES, Partition
 from eventstore.position import Position, to_token
 from eventstore.replicas.replica import Answer
 from projections.cliques.items import claims_of
 from projections.fleet import views as fleet_views
 from schemas import events as e
 from schemas.api import dpuplane_pb2 as pb
-from schemas.api.enums import LIFECYCLE_VERBS
+from schemas.api.enums import LIFECYCLE_VERBS, values_by_short_name
 from schemas.api.metadata import PRINCIPAL_KEY
-from schemas.api.times import to_timestamp
+from schemas.api.times import to_duration, to_timestamp
 from tests.support.answers import answer_of, outcome_of, positions_of
 
 
@@ -134,6 +134,7 @@ class Api:
 _QUERIES: dict[str, tuple[str, Any, Any]] = {
     ZONES: ("LocateNodes", partial(pb.LocateNodesRequest, names=["nobody"]), pb.LocateNodesResponse),
     CLIQUES: ("ListCliques", pb.ListCliquesRequest, pb.ListCliquesResponse),
+    RESOURCES: ("ListResources", partial(pb.ListResourcesRequest, page_size=1), pb.ListResourcesResponse),
     FLEET: ("ListPolicies", pb.ListPoliciesRequest, pb.ListPoliciesResponse),
     "fleet and zones": ("ListZones", pb.ListZonesRequest, pb.ListZonesResponse),
 }
@@ -179,6 +180,16 @@ def request_for(event: e.Event) -> tuple[str, Message] | None:
             )
         case e.PolicySet():
             return "SetPolicy", pb.SetPolicyRequest(command_id=command_id, policy=_policy(event))
+        case e.PolicyStaged():
+            staging = pb.Staging(
+                stages=event.stages, bake_time=to_duration(event.bake_ms), failure_budget=event.failure_budget
+            )
+            if event.is_deleted:
+                return "DeletePolicy", pb.DeletePolicyRequest(command_id=command_id, name=event.name, staging=staging)
+            return "SetPolicy", pb.SetPolicyRequest(command_id=command_id, policy=_policy(event), staging=staging)
+        case e.StagesRequested():
+            verb = values_by_short_name(pb.RequestStagesRequest.Verb.DESCRIPTOR)[event.verb]
+            return "RequestStages", pb.RequestStagesRequest(command_id=command_id, policy=event.name, verb=verb)
         case e.HoldApproved():
             seen = event.hold_hash.hex()
             return "ApproveHold", pb.ApproveHoldRequest(command_id=command_id, hold=event.hold, hash=seen)
@@ -222,7 +233,7 @@ def _columns(event: e.NodesJoined) -> pb.NodeColumns:
     )
 
 
-def _policy(event: e.PolicySet) -> pb.PolicySpec:
+def _policy(event: e.PolicySet | e.PolicyStaged) -> pb.PolicySpec:
     ports = zip(event.ports[::2], event.ports[1::2], strict=True)
     return pb.PolicySpec(
         name=event.name,

@@ -64,6 +64,10 @@ FAULTS = (
     "restored API server",
     "rows deleted",
     "switched mode",
+    "lost network document",
+    "heartbeats stopped",
+    "control plane NotReady",
+    "Service of a control plane deleted",
 )
 """The counted kinds that are faults."""
 

@@ -6,7 +6,7 @@ for everything that replicas answered, saved, sent and forwarded during faults.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -53,15 +53,18 @@ After = Callable[[FoldedPartition, Step], None]
 def refold(
     partition: Partition,
     records: Sequence[Record],
-    fold: Fold[Any],
+    versions: Mapping[int, Fold[Any]],
     log_id: str,
     after: Iterable[After] = (),
     *,
     listener: DecisionListener | None = None,
 ) -> tuple[FoldedPartition, list[Step]]:
-    """Fold these records of a partition; `after` is called after each record, `listener` with each decision."""
-    is_deciding = fold.topic in TOPICS.deciding
-    folded = FoldedPartition(partition, {fold.version: fold}, log_id, listener, is_deciding=is_deciding)
+    """Fold these records of a partition under the versions of its fold.
+
+    `after` is called after each record, `listener` with each decision.
+    """
+    is_deciding = partition.topic in TOPICS.deciding
+    folded = FoldedPartition(partition, versions, log_id, listener, is_deciding=is_deciding)
     digests = Digests()
     digests.add_changed_rows(folded)
     steps = []

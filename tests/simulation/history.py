@@ -106,6 +106,31 @@ class FinalTable(_HistoryEntry, frozen=True):
     rules: tuple[tuple[Rule, bytes, bytes], ...] | None = None
 
 
+class NetworkInstalled(_HistoryEntry, frozen=True):
+    """An agent made its device hold a network document, and saved the document. `boot` is the number of its
+    installation, which erases what was saved before.
+    """
+
+    at_s: float
+    zone: str
+    device: str
+    boot: int
+    epoch: int
+    version: int
+    digest: bytes
+
+
+class FinalNetwork(_HistoryEntry, frozen=True):
+    """The network document of a device at rest: the version that its agent reports, and the digest of what the device
+    holds.
+    """
+
+    zone: str
+    device: str
+    version: int
+    digest: bytes
+
+
 class FrameStarted(_HistoryEntry, frozen=True):
     """A device with the table `before` began to apply these steps."""
 
@@ -127,11 +152,16 @@ class FinalPosition(_HistoryEntry, frozen=True):
 
 
 class BmcCalled(_HistoryEntry, frozen=True):
-    """A BMC was told to start an action by this attempt. Entries are in the order of the calls."""
+    """A BMC was told to start an action by this attempt. Entries are in the order of the calls.
+
+    `began_ms` is the log time at which the attempt began, 0 if it is not known. A DPU that moves to another zone may
+    get lower numbers of attempts there.
+    """
 
     device: str
     attempt: int
     action: str
+    began_ms: int = 0
 
 
 class Sample(_HistoryEntry, frozen=True):
@@ -261,6 +291,48 @@ class ServerRestored(_HistoryEntry, frozen=True):
     to_version: int
 
 
+class HostRebooted(_HistoryEntry, frozen=True):
+    """A host of DPUs was rebooted. `was_drained` means that its workload had made way."""
+
+    at_s: float
+    host: str
+    was_drained: bool
+
+
+class DpuNodeCommitted(_HistoryEntry, frozen=True):
+    """A change of the Node of a DPU in the cluster of a DPUCluster, which is named by its key."""
+
+    at_s: float
+    cluster: str
+    name: str
+    is_present: bool
+    is_ready: bool
+
+
+class ControlPlaneDeleted(_HistoryEntry, frozen=True):
+    """The control plane of a DPUCluster was deleted, as the objects at a position of their partition want it."""
+
+    at_s: float
+    cluster: str
+    position: int
+
+
+class FinalControlPlane(_HistoryEntry, frozen=True):
+    """The control plane of a DPUCluster at rest."""
+
+    cluster: str
+    is_up: bool
+
+
+class FinalDpuNode(_HistoryEntry, frozen=True):
+    """The Node of a DPU at rest."""
+
+    cluster: str
+    name: str
+    is_ready: bool
+    labels: dict[str, str]
+
+
 class FinalObject(_HistoryEntry, frozen=True):
     """An object of a source cluster at rest."""
 
@@ -278,6 +350,8 @@ HistoryEntry: TypeAlias = (
     | StateSaved
     | TableInstalled
     | FinalTable
+    | NetworkInstalled
+    | FinalNetwork
     | FrameStarted
     | FinalPosition
     | BmcCalled
@@ -292,6 +366,11 @@ HistoryEntry: TypeAlias = (
     | CliqueCommitted
     | CliqueModeSet
     | ServerRestored
+    | HostRebooted
+    | DpuNodeCommitted
+    | ControlPlaneDeleted
+    | FinalControlPlane
+    | FinalDpuNode
     | FinalObject
 )
 H = TypeVar("H", bound=_HistoryEntry)

@@ -12,7 +12,7 @@ from projections.rules.device_table import pack
 from projections.rules.rule import Rule
 from tests.contract.engine import read_to_end
 from tests.simulation.checkers import judge_history
-from tests.simulation.history import BmcCalled, FinalPosition, FinalTable, HistoryEntry
+from tests.simulation.history import BmcCalled, FinalPosition, FinalTable, HistoryEntry, HostRebooted
 from tests.support.memory_disk import Disk, DiskStore
 from tests.support.virtual_loop import current_loop
 
@@ -64,7 +64,11 @@ def _at_rest(world: World) -> Iterator[HistoryEntry]:
     """The entries that can be observed only at rest."""
     for name, bmc in world.bmcs.devices.items():
         for task in bmc.begun:
-            yield BmcCalled(name, task.token % TOKENS_PER_MS, task.action)
+            began_ms, attempt = divmod(task.token, TOKENS_PER_MS)
+            yield BmcCalled(name, attempt, task.action, began_ms)
+    for (_, name), host in world.hosts.hosts.items():
+        for reboot in host.reboots:
+            yield HostRebooted(reboot.began_s, name, reboot.was_drained)
     for process in world.processes:
         if process.instance:
             yield process.uptime(process.instance)
@@ -74,6 +78,10 @@ def _at_rest(world: World) -> Iterator[HistoryEntry]:
     if world.cluster is not None:
         yield from world.cluster.final_objects()
     yield from _devices(world)
+    if world.servers is not None:
+        yield from world.servers.final()
+    if world.wanted_agents is not None:
+        yield from world.wanted_agents.final_networks()
 
 
 def _devices(world: World) -> Iterator[FinalTable]:
@@ -83,7 +91,8 @@ def _devices(world: World) -> Iterator[FinalTable]:
         for place, dpu in enumerate(world.simulator.zones[zone].dpus):
             table, claimed = (held[int(of[places.start + place])] for of in (records.actual, records.claimed))
             yield FinalTable(zone, dpu, claimed.version, table.digest, _rules(table))
-    for host in world.agents:
+    wanted = world.wanted_agents.hosts.values() if world.wanted_agents is not None else ()
+    for host in (*world.agents, *wanted):
         table = host.device.holds
         yield FinalTable(host.zone, host.name, host.agent.table.version, table.digest, _rules(table))
 

@@ -148,7 +148,7 @@ class WiredBmc:
     async def read(self, token: int) -> Reading:
         return await self._call(self._bmc.read(token))
 
-    async def start(self, token: int, action: str, image: str) -> Task:
+    async def start(self, token: int, action: str, image: str, url: str = "") -> Task:
         return await self._call(self._bmc.start(token, action, image))
 
     async def cancel(self, token: int, task: str) -> None:

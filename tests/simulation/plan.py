@@ -57,8 +57,12 @@ class Plan(NamedTuple):
     log: faulty_log.LogFaults
     devices: simulated.DeviceFaults
     bmcs: simulated_bmc.BmcFaults
+    edits_s: float = 0.0
+    """The mean pause between two edits of custom resources; 0 if there are none."""
     cluster: ClusterPlan | None = None
     """The source cluster of the processes with the role `kubernetes`; None if there is none."""
+    stages_s: float = 0.0
+    """The mean pause between two requests about staged changes; 0 if there are none."""
 
 
 PARTITIONS = 3
@@ -71,6 +75,10 @@ EDGES: tuple[tuple[frozenset[str], ...], ...] = ((KUBERNETES, KUBERNETES), (KUBE
 """The processes that a plan with a source cluster has besides those of its deployment."""
 CLUSTER_SHARE = 0.5
 """The share of plans with a source cluster."""
+STAGES_SHARE = 0.3
+"""The share of plans with staged changes of policies."""
+EDITS_SHARE = 0.3
+"""The share of plans with edits of custom resources."""
 DEPLOYMENTS: tuple[tuple[frozenset[str], ...], ...] = (
     (ALL, DECISIONS),
     (ALL, ALL, DECISIONS, DECISIONS),
@@ -143,6 +151,12 @@ def plan_of(seed: int, *, faulty_s: float | None = None) -> Plan:
             lie=0.03 * rate,
         ),
     )
+    edits_rng = random.Random(f"{seed}/edits plan")
+    if edits_rng.random() < EDITS_SHARE:
+        plan = plan._replace(edits_s=max(plan.pause_s, 0.5) * edits_rng.choice((1.0, 4.0)))
+    stages_rng = random.Random(f"{seed}/stages plan")
+    if stages_rng.random() < STAGES_SHARE:
+        plan = plan._replace(stages_s=max(plan.pause_s, 0.5) * stages_rng.choice((1.0, 4.0)))
     cluster_rng = random.Random(f"{seed}/cluster plan")
     return with_cluster(plan, cluster_rng) if cluster_rng.random() < CLUSTER_SHARE else plan
 
@@ -168,6 +182,27 @@ def with_an_hour_away(seed: int) -> Plan:
     )
 
 
+def with_rollouts(seed: int, faulty_s: float) -> Plan:
+    """A small plan whose clients edit mostly custom resources, and whose DPUs are installed in few seconds, so that
+    rollouts reach DPUs that serve.
+    """
+    plan = standard(seed, faulty_s, 2)
+    return plan._replace(
+        zones=_zones(3),
+        dpus_per_zone=1,
+        pause_s=10.0,
+        fault_interval_s=10.0,
+        edits_s=3.0,
+        bmcs=plan.bmcs._replace(pace=0.2),
+    )
+
+
+def with_stages(seed: int, faulty_s: float) -> Plan:
+    """A small plan with staged changes and few other commands, so that changes reach their later stages."""
+    plan = standard(seed, faulty_s, 2)
+    return plan._replace(zones=_zones(3), dpus_per_zone=3, pause_s=5.0, fault_interval_s=10.0, stages_s=4.0)
+
+
 def without_cluster(plan: Plan) -> Plan:
     """The plan without a source cluster, and without the edges."""
     processes = tuple(roles - KUBERNETES for roles in plan.processes)
@@ -186,6 +221,8 @@ def standard(seed: int, faulty_s: float, processes: int) -> Plan:
         faulty_s=faulty_s,
         pause_s=10.0,
         fault_interval_s=30.0,
+        edits_s=0.0,
+        stages_s=0.0,
         devices=simulated.DeviceFaults(latency_ms=20.0, frame_loss=0.01, answer_loss=0.01, reboots_per_hour=1.0),
     )
 
@@ -198,6 +235,8 @@ REDUCTIONS: Mapping[str, Callable[[Plan], Plan]] = {
     "wire": lambda plan: plan._replace(wire_slow_s=0.0),
     "dpus": lambda plan: plan._replace(dpus_per_zone=1),
     "cluster": without_cluster,
+    "edits": lambda plan: plan._replace(edits_s=0.0),
+    "stages": lambda plan: plan._replace(stages_s=0.0),
     "processes": lambda plan: plan._replace(
         processes=(ALL, DECISIONS, *(roles for roles in plan.processes if roles >= KUBERNETES))
     ),

@@ -15,6 +15,7 @@ from typing import Any
 
 from deploy.composition.kubernetes_edge import KubernetesEdge
 from drivers.backends.simulated_bmc import SimulatedBmcs
+from drivers.hosts.simulated_hosts import SimulatedHosts
 from drivers.relays.relay import Relay
 from drivers.stall_detector import StallDetector
 from drivers.wire.links import Busy, LinkClosed
@@ -24,6 +25,7 @@ from eventstore.replicas.beacons import Beacons
 from eventstore.replicas.replica import Answer, Replica
 from eventstore.state_store.store import SavedHead
 from tests.simulation.api import Api, request_for
+from tests.simulation.cluster_servers import ClusterServers
 from tests.simulation.history import History, ProcessUptime, StateSaved
 from tests.simulation.network import LinkEnd, Wire, WiredLog, link_pair
 from tests.simulation.roles import start_roles
@@ -71,9 +73,12 @@ class Process:
     history: History
     now_ms: Callable[[], int]
     bmcs: SimulatedBmcs
+    hosts: SimulatedHosts
     roles: frozenset[str]
     cluster: SourceCluster | None = None
     """The source cluster of the process, if it has the role `kubernetes`."""
+    servers: ClusterServers | None = None
+    """The API servers of DPU clusters, which a process with the role `provisioner` connects to."""
     disk: Disk = field(default_factory=Disk)
     disk_copies: list[dict[Partition, Any]] = field(default_factory=list)
     """Copies of the disk from earlier crashes."""
@@ -162,7 +167,12 @@ class Process:
             raise AppendUnknown(f"{self.name} has crashed")
         answer: asyncio.Future[Answer] = current_loop().create_future()
         instance.calls.add(answer)
-        instance.spawn(_handle(instance, request, answer, timeout_s), "call")
+        handling = _handle(instance, request, answer, timeout_s)
+        try:
+            instance.spawn(handling, "call")
+        except RuntimeError:  # the instance is about to end by itself, which is recorded as a fault
+            handling.close()
+            raise AppendUnknown(f"{self.name} has ended") from None
         try:
             async with asyncio.timeout(timeout_s + 5.0):
                 return await answer

@@ -12,6 +12,7 @@ import aiohttp
 from commands.queries.status import LogLocation, StatusReporter
 from commands.server import ApiServer
 from deploy.composition.bmc_backends import BmcContext, connect_of
+from deploy.composition.host_connections import HostConnections
 from deploy.composition.kubernetes_edge import KubernetesEdge
 from deploy.composition.roles import ActorContext, actors_of, relay_of, replica_of
 from deploy.operations.device_tables import local_device_source, remote_device_source
@@ -24,6 +25,7 @@ from eventstore.log import EventLog
 from eventstore.replicas.beacons import Beacons
 from eventstore.replicas.replica import Replica
 from tests.simulation.api import Api
+from tests.simulation.logged_clusters import LoggedClusters
 from tests.simulation.network import WiredBmc
 
 if TYPE_CHECKING:
@@ -47,6 +49,8 @@ def start_roles(process: Process, instance: Instance, log: EventLog) -> None:
     replica = instance.replica = replica_of(
         roles, log, instance.store, name, now_ms=now_ms, rng=rng(), decisions=buffer
     )
+    if _follows_clusters(process):
+        roles |= {"kubernetes"}  # its actors follow DPU clusters, and rank among the processes that do
     ranks = instance.beacons = Beacons(log, replica, roles=sorted(roles), addresses={}, version="simulated", rng=rng())
     instance.spawn(replica.run(), "replica")
     instance.spawn(ranks.run(), "beacons")
@@ -60,7 +64,7 @@ def start_roles(process: Process, instance: Instance, log: EventLog) -> None:
         server = _server(replica, ranks, stall_detector, instance.relay, roles, now_ms=now_ms, rng=rng())
         instance.api = Api(server)
         instance.spawn(stall_detector.run(), "stall_detector")
-    if "kubernetes" in roles:
+    if "kubernetes" in process.roles:
         assert process.cluster is not None, "an edge has a source cluster"
         connect_cluster, settings = (
             partial(process.cluster.connect, instance.wire, instance.name),
@@ -68,9 +72,20 @@ def start_roles(process: Process, instance: Instance, log: EventLog) -> None:
         )
         edge = instance.edge = KubernetesEdge(connect_cluster, replica, ranks, settings, now_ms=now_ms, rng=rng())
         instance.spawn(edge.run(), "kubernetes")
-    context = ActorContext(replica, ranks, connect, now_ms, rng)
+    hosts = HostConnections(simulated=process.hosts)
+    if _follows_clusters(process):
+        assert process.servers is not None
+        clusters = LoggedClusters(replica, ranks, process.servers, instance.wire, name, now_ms=now_ms, rng=rng)
+        hosts = HostConnections(clusters.api, process.hosts)
+        for part, work in clusters.parts.items():
+            instance.spawn(work.run(), part)
+    context = ActorContext(replica, ranks, connect, hosts, now_ms, rng)
     for part, actor in actors_of(roles, context).items():
         instance.spawn(actor.run(), part)
+
+
+def _follows_clusters(process: Process) -> bool:
+    return process.servers is not None and "provisioner" in process.roles
 
 
 def _server(

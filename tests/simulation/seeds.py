@@ -1,9 +1,11 @@
-"""The seeds of every test run: a few pinned ones, and a few random ones."""
+"""The pinned seeds of every test run."""
 
 from __future__ import annotations
 
-import random
-
 FAULTY_S = 40.0
-KNOWN = (2, 4, 6, 12, 31, 204)
-FRESH = random.SystemRandom().sample(range(10_000, 10**9), 3)
+KNOWN = (2, 4, 6, 12, 204, 233)
+ROLLOUTS_S = 150.0
+ROLLOUTS = (7, 8, 10, 11)
+"""Seeds of small runs with rollouts: some seconds each."""
+STAGES = (4, 5)
+"""Seeds of small runs with staged changes."""

@@ -307,7 +307,7 @@ def test_a_record_at_the_mark_must_count_and_others_do_not_move_the_mark() -> No
     assert not marked((membership(0, 1, 2), False), (membership(0, 0, 1), True))
 
 
-def called(*calls: tuple[str, int, str]) -> list[str]:
+def called(*calls: tuple[str, int, str] | tuple[str, int, str, int]) -> list[str]:
     """The report about calls to BMCs. The log has attempt 7 for a reboot of d, and attempt 8 for a configuration."""
     steps = WrittenSteps(*(BmcCalled(*each) for each in calls))
     steps.add(e.StepStarted(LOG.stated(), "z", "d", "DPU Config", 8, "p#1"), dpus={"d": None})
@@ -329,6 +329,12 @@ def test_a_bmc_gets_one_action_per_attempt_in_order() -> None:
     for calls in ([(7, "reboot"), (7, "reboot")], [(8, "configure"), (7, "reboot")]):
         where = "d was told an action twice, or by an attempt that had ended"
         assert called(*(("d", *each) for each in calls)) == [f"{where}: {calls}"]
+
+
+def test_attempts_in_another_zone_may_have_lower_numbers_but_begin_later() -> None:
+    calls = ("d", 8, "configure", 1_000), ("d", 7, "reboot", 2_000)
+    assert not called(*calls)
+    assert called(*reversed(calls))
 
 
 def rolled(*rows: tuple[str, Dpu | None], limits: Zone | None = None, partition: Partition = ZONES_0) -> list[str]:

@@ -35,6 +35,7 @@ def without_deduplication(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
+@pytest.mark.timeout(900)
 def test_a_failing_seed_is_shrunk_to_a_short_failing_script(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import Counter
 from functools import cache
 
 import pytest
@@ -12,18 +13,44 @@ import pytest
 from tests.simulation.__main__ import main
 from tests.simulation.checkers import INVARIANTS
 from tests.simulation.figures import MUST_HAPPEN, figures
-from tests.simulation.plan import HOUR_S, plan_of, standard, with_an_hour_away
+from tests.simulation.plan import HOUR_S, plan_of, standard, with_an_hour_away, with_rollouts, with_stages
 from tests.simulation.run import Result, simulate, simulate_plan
-from tests.simulation.seeds import FAULTY_S, FRESH, KNOWN
+from tests.simulation.seeds import FAULTY_S, KNOWN, ROLLOUTS, ROLLOUTS_S, STAGES
+from tests.support.fresh_seeds import FRESH
 
 SAME_SEEDS = (9, 12)
 RUNS = f"from tests.simulation.run import simulate; print([simulate(s, faulty_s=20.0).digest for s in {SAME_SEEDS}])"
+
+IN_DPU_CLUSTERS = {
+    "control plane Ready": 8,
+    "control plane NotReady": 4,
+    "control plane Upgrading": 1,
+    "Service of a control plane deleted": 4,
+    "DPU joined its cluster": 8,
+    "heartbeats stopped": 8,
+    "Node of a DPU not ready": 4,
+    "Node of a DPU with another boot": 8,
+    "Node of a DPU deleted": 4,
+}
+"""The least number of events in DPU clusters in all seeds with rollouts."""
 
 
 @cache
 def result_of(seed: int) -> Result:
     """The result of a pinned seed, computed once."""
     return simulate(seed, faulty_s=FAULTY_S)
+
+
+@cache
+def rollouts_of(seed: int) -> Result:
+    """The result of a pinned seed with rollouts, computed once."""
+    return simulate_plan(with_rollouts(seed, ROLLOUTS_S))
+
+
+@cache
+def stages_of(seed: int) -> Result:
+    """The result of a pinned seed with staged changes, computed once."""
+    return simulate_plan(with_stages(seed, FAULTY_S))
 
 
 @pytest.mark.parametrize("seed", KNOWN)
@@ -43,6 +70,55 @@ def test_the_known_seeds_have_all_expected_events() -> None:
     """Runs without the expected events would prove nothing."""
     missing = [what for what in MUST_HAPPEN if not any(result_of(seed).counts[what] for seed in KNOWN)]
     assert not missing
+
+
+@pytest.mark.parametrize("seed", ROLLOUTS)
+def test_a_seed_with_rollouts(seed: int) -> None:
+    assert not rollouts_of(seed).faults, "\n".join(rollouts_of(seed).faults)
+
+
+def test_rollouts_take_working_dpus_out_of_service_and_reboot_hosts() -> None:
+    """Otherwise the checkers of limits, of installations and of drained hosts would prove nothing."""
+    counts: Counter[str] = Counter()
+    for seed in ROLLOUTS:
+        counts.update(rollouts_of(seed).counts)
+    assert counts["working DPUs released"] >= 8
+    assert counts["hosts rebooted"] >= 20
+    assert counts["DPUs deleted"] >= 8
+    assert counts["Application degraded"] >= 3
+
+
+def test_control_planes_and_kubelets_of_rollouts_act_and_fail() -> None:
+    """Otherwise the checkers of DPU clusters would prove nothing."""
+    counts: Counter[str] = Counter()
+    for seed in ROLLOUTS:
+        counts.update(rollouts_of(seed).counts)
+    missing = [what for what, least in IN_DPU_CLUSTERS.items() if counts[what] < least]
+    assert not missing, f"{missing} of {counts}"
+
+
+def test_dpus_of_rollouts_take_network_documents_and_lose_them() -> None:
+    """Otherwise the checkers of network documents would prove nothing."""
+    counts: Counter[str] = Counter()
+    for seed in ROLLOUTS:
+        counts.update(rollouts_of(seed).counts)
+    assert counts["network document"] >= 20
+    assert counts["lost network document"] >= 8
+
+
+@pytest.mark.parametrize("seed", STAGES)
+def test_a_seed_with_staged_changes(seed: int) -> None:
+    result = stages_of(seed)
+    assert not [*result.faults, *result.invalid], "\n".join([*result.faults, *result.invalid])
+
+
+def test_staged_changes_reach_later_stages() -> None:
+    """Otherwise the checkers of stages would prove nothing."""
+    counts: Counter[str] = Counter()
+    for seed in STAGES:
+        counts.update(stages_of(seed).counts)
+    assert counts["stages released"] >= 12
+    assert counts["staged changes undone"] >= 2
 
 
 def test_a_seed_is_the_same_run_in_any_process() -> None:

@@ -18,6 +18,7 @@ from deploy.composition.topics import TOPICS
 from drivers.backends import simulated_bmc
 from drivers.backends.simulated import NO_DEVICE_FAULTS
 from drivers.backends.simulated_bmc import SimulatedBmcs
+from drivers.hosts.simulated_hosts import SimulatedHosts
 from drivers.simulators.simulator import NAMING, Simulator
 from drivers.wire.links import Link
 from eventstore.errors import TransientError
@@ -26,17 +27,28 @@ from eventstore.log import ZONES, Partition, Record, partition_of
 from eventstore.replicas.replica import Answer
 from projections.kubernetes.clique_objects import Mode
 from schemas.events import DpuRegistered, Envelope, Event
+from tests.simulation import kubelets, peers, resource_editor, stager, wanted_agents
 from tests.simulation.agents import AgentHost
 from tests.simulation.api_faults import AWAY, ApiNemesis
+from tests.simulation.argo_cd import ArgoCd
 from tests.simulation.broker import Broker, DirectedLog
+from tests.simulation.checkers.rollouts import taken_count
+from tests.simulation.checkers.staging import course_counts
 from tests.simulation.clients import Client
+from tests.simulation.cluster_servers import ClusterServers
 from tests.simulation.devices import SimulatedRegistrar, WatchedFleet
 from tests.simulation.history import FaultInjected, History
+from tests.simulation.kamaji import Kamaji
+from tests.simulation.kubelets import Kubelets
 from tests.simulation.nemesis import Nemesis
+from tests.simulation.peers import Peers
 from tests.simulation.plan import PARTITIONS, ClusterPlan, Plan
 from tests.simulation.process import Process
+from tests.simulation.resource_editor import ResourceEditor
 from tests.simulation.script import Director
 from tests.simulation.source_cluster import STATUS_WRITTEN, SourceCluster
+from tests.simulation.stager import Stager
+from tests.simulation.wanted_agents import WantedAgents
 from tests.simulation.watching import watch
 from tests.simulation.workload import Request
 from tests.support.virtual_loop import current_loop
@@ -82,6 +94,13 @@ class World:
             for number in range(plan.dpus_per_zone):
                 self.bmcs.device(NAMING.dpu.format(zone=zone, number=number))
             self.bmcs.device(f"{zone}-agent")
+        if plan.edits_s:
+            for name in resource_editor.devices():
+                self.bmcs.device(name)
+        self.hosts = SimulatedHosts(self.bmcs, now_s=current_loop().time, rng=self.rng("hosts"), faults=plan.bmcs)
+        self.servers: ClusterServers | None = None
+        if plan.edits_s:
+            self.servers = ClusterServers(self.history, self.rng("DPU clusters"), epoch_s=BASE_MS // 1000)
         self.cluster = self._cluster(plan.cluster) if plan.cluster else None
         self.processes = [self._process(f"p{number}", roles) for number, roles in enumerate(plan.processes)]
         self.apis = [process for process in self.processes if "api" in process.roles]
@@ -90,6 +109,8 @@ class World:
         self._away_since_s: float | None = None
         self._written_before: int | None = None
         """Number of status writes before the return of the API server from a long absence."""
+        self._observers: dict[str, asyncio.Task[None]] = {}
+        """The peers that act until the end of the run, by name."""
         self._registrations: list[asyncio.Task[None]] = []
         """The registrations of agents. They are repeated until a process is up."""
         self._operator = self._client("operator")
@@ -97,6 +118,7 @@ class World:
         self.agents = [
             AgentHost(
                 zone,
+                f"{zone}-agent",
                 relays,
                 dial=self._dial,
                 faults=plan.devices,
@@ -105,6 +127,11 @@ class World:
             )
             for zone in plan.zones
         ]
+        self.peers = self._peers(self.servers) if self.servers is not None else None
+        self.kubelets: Kubelets | None = None
+        if self.servers is not None:
+            self.kubelets = Kubelets(self.processes, self.bmcs, self.servers, self.history, self.rng("kubelets"))
+        self.wanted_agents = self._wanted_agents(relays) if plan.edits_s else None
         registrar = SimulatedRegistrar(plan.zones, self._registered, self._register)
         self.simulator = Simulator(
             registrar,
@@ -151,12 +178,31 @@ class World:
                 tasks.create_task(client.run(self.director, self.plan.seed), name=client.name)
                 for client in self.clients
             ]
+            if self.plan.edits_s:
+                edits = self._editor().run(self.director, self.plan.seed)
+                active.append(tasks.create_task(edits, name=resource_editor.NAME))
+            if self.plan.stages_s:
+                operator = Stager(self._client(stager.NAME), self.apis, self.true_ms, self.plan.stages_s)
+                active.append(tasks.create_task(operator.run(self.director, self.plan.seed), name=stager.NAME))
+            if self.peers is not None:
+                self._start_observer(self.peers.run(self.director, self.plan.seed), peers.NAME)
+            if self.wanted_agents is not None:
+                self._start_observer(self.wanted_agents.run(), wanted_agents.NAME)
+                faults = self.wanted_agents.disturb(self.director, self.plan.seed, self.plan.fault_interval_s)
+                active.append(tasks.create_task(faults, name=wanted_agents.NAME))
+            if self.kubelets is not None:
+                self._start_observer(self.kubelets.run(), kubelets.NAME)
+                silences = self.kubelets.disturb(self.director, self.plan.seed, 2 * self.plan.fault_interval_s)
+                active.append(tasks.create_task(silences, name=kubelets.NAME))
             nemesis = Nemesis(self, self.plan.fault_interval_s)
             active.append(tasks.create_task(nemesis.run(), name="nemesis"))
             active += [tasks.create_task(work, name="cluster") for work in self._cluster_work()]
             await asyncio.sleep(self.plan.faulty_s)
             for task in active:
                 task.cancel()
+
+    def _start_observer(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        self._observers[name] = current_loop().in_world(work, name)
 
     def _cluster_work(self) -> Iterator[Coroutine[Any, Any, None]]:
         """The work of the source cluster during the fault phase: its changes, and the faults of its API server."""
@@ -205,6 +251,13 @@ class World:
             host.device.heal(NO_DEVICE_FAULTS)
         for device in self.bmcs.devices.values():
             device.faults = simulated_bmc.NO_BMC_FAULTS
+        self.hosts.heal()
+        if self.peers is not None:
+            self.peers.heal()
+        if self.kubelets is not None:
+            self.kubelets.heal()
+        if self.wanted_agents is not None:
+            self.wanted_agents.heal()
         self.broker_skews_ms.clear()
         self.skews_ms = dict.fromkeys(self.skews_ms, 0)
         for process in self.processes:
@@ -225,7 +278,7 @@ class World:
 
     async def end(self) -> None:
         """Stop everything."""
-        for task in (self._devices, self._sampler, *self._registrations):
+        for task in (self._devices, self._sampler, *self._observers.values(), *self._registrations):
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
@@ -233,6 +286,8 @@ class World:
             await self.cluster.driver.end()
         for host in self.agents:
             await host.crash()
+        if self.wanted_agents is not None:
+            await self.wanted_agents.end()
         for process in self.processes:
             await process.crash()
 
@@ -242,10 +297,15 @@ class World:
             yield from process.faults
         for host in self.agents:
             yield from host.faults
+        if self.wanted_agents is not None:
+            yield from self.wanted_agents.faults()
         if self.cluster is not None and self.cluster.driver is not None:
             yield from self.cluster.driver.faults()
         if self._devices.done() and not self._devices.cancelled():
             yield f"the simulator ended: {self._devices.exception()}"
+        for name, task in self._observers.items():
+            if task.done() and not task.cancelled():
+                yield f"{name} ended: {task.exception()}"
 
     # --- parts
 
@@ -258,8 +318,10 @@ class World:
             self.history,
             now_ms=lambda: self.true_ms() + self.skews_ms[name],
             bmcs=self.bmcs,
+            hosts=self.hosts,
             roles=roles,
             cluster=self.cluster,
+            servers=self.servers,
             wire_slow_s=self.plan.wire_slow_s,
         )
 
@@ -292,6 +354,25 @@ class World:
             now_ms=lambda: self.true_ms() + self.skews_ms[name],
             pause_s=self.plan.pause_s,
         )
+
+    def _peers(self, servers: ClusterServers) -> Peers:
+        controllers = (ArgoCd(self.history), Kamaji(servers, self.history))
+        return Peers(controllers, self._client(peers.NAME), self.apis, self.true_ms, max(1.0, self.plan.edits_s))
+
+    def _wanted_agents(self, relays: Sequence[str]) -> WantedAgents:
+        return WantedAgents(
+            self.apis,
+            self.bmcs,
+            relays,
+            dial=self._dial,
+            faults=self.plan.devices,
+            history=self.history,
+            rng=self.rng,
+        )
+
+    def _editor(self) -> ResourceEditor:
+        client = self._client(resource_editor.NAME)
+        return ResourceEditor(client, self.apis, self.plan.zones, self.true_ms, self.plan.edits_s)
 
     # --- registrations and operator commands
 
@@ -344,6 +425,13 @@ class World:
         counts["records"] = sum(map(len, records.values()))
         for partition, found in records.items():
             counts[f"{partition.topic} records"] += len(found)
-        counts["steps started on devices"] = sum(len(device.begun) for device in self.bmcs.devices.values())
+        tasks = [task for device in self.bmcs.devices.values() for task in device.begun]
+        counts["steps started on devices"] = len(tasks)
+        counts["DPUs deleted"] = sum(task.action == "release" for task in tasks)
+        if self.plan.stages_s:
+            counts.update(course_counts(records))
+        if self.plan.edits_s:
+            counts["working DPUs released"] = taken_count(records)
+            counts["hosts rebooted"] = sum(len(host.reboots) for host in self.hosts.hosts.values())
         counts["process starts"] = sum(process.starts for process in self.processes)
         return counts

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import CodeType
 from typing import Any
 
 
@@ -21,3 +23,19 @@ def count_calls(work: Callable[[], object]) -> int:
     finally:
         sys.setprofile(None)
     return count
+
+
+@contextmanager
+def calls_of(code: CodeType) -> Iterator[Callable[[], int]]:
+    """Count the calls of the function with this code by any task while the context lasts."""
+    count = 0
+
+    def on_event(frame: Any, event: str, argument: Any) -> None:
+        nonlocal count
+        count += event == "call" and frame.f_code is code
+
+    sys.setprofile(on_event)
+    try:
+        yield lambda: count
+    finally:
+        sys.setprofile(None)

@@ -9,6 +9,7 @@ from deploy.composition.roles import folds_of
 from deploy.composition.topics import TOPICS
 from eventstore.avro.codec import encode
 from eventstore.folding.decision_listener import DecidedRecord, DecidedRun, decided_records_of
+from eventstore.folding.fold import folds_by_version
 from eventstore.folding.origin import wait_for_origin
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import DECISIONS, EventLog
@@ -55,10 +56,10 @@ async def refolded(log: EventLog) -> dict[str, set[bytes]]:
     """Every decision of the log, computed by a new fold, one record at a time."""
     origin = await wait_for_origin(log)
     found: dict[str, set[bytes]] = {}
-    for fold in folds_of(log.partition_count):
-        for partition in log.partitions(fold.topic) if fold.topic in TOPICS.deciding else ():
+    for topic, versions in folds_by_version(folds_of(log.partition_count)).items():
+        for partition in log.partitions(topic) if topic in TOPICS.deciding else ():
             heard = DecisionRecorder()
-            folded = FoldedPartition(partition, {fold.version: fold}, origin.log_id, heard)
+            folded = FoldedPartition(partition, versions, origin.log_id, heard)
             for record in await read_all(log, partition):
                 folded.fold(record)
             assert not folded.halted

@@ -6,7 +6,7 @@ replica that received no copy of a command.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from random import Random
 from typing import Any, TypeVar
 
@@ -18,10 +18,10 @@ from eventstore.folding.fold import Fold, Outcome, RecordMetadata
 from eventstore.folding.hashes import value_digest
 from eventstore.folding.ledger import Ledger, LedgerEntry
 from eventstore.folding.partition import FoldedPartition
-from eventstore.ids import uuid7
+from eventstore.ids import internal_envelope, uuid7
 from eventstore.log import Partition, Record
 from eventstore.state_store.saver import load_partition, save
-from schemas.events import Event
+from schemas.events import Event, FoldVersionUpgraded
 from tests.support.memory_disk import DiskStore
 from tests.support.toy_records import LOG_ID, created
 
@@ -31,20 +31,24 @@ T = TypeVar("T")
 class Delivered:
     """The records of one partition, and the replica that answers. The caller gives offsets and times."""
 
-    def __init__(self, partition: Partition, fold: Fold[Any], now_ms: int) -> None:
+    def __init__(self, partition: Partition, fold: Fold[Any], now_ms: int, before: Sequence[Fold[Any]] = ()) -> None:
+        """`before` are the earlier versions of the fold: the log begins with its upgrade."""
         self.partition = partition
         self.records = [Record(0, now_ms, b"log", encode(created()))]
         self.commands: list[tuple[Record, LedgerEntry]] = []
         self._fold = fold
+        self._versions = {each.version: each for each in (*before, fold)}
         self._store = DiskStore()
         self._rng = Random(1)
         self.folded = self._empty()
         self.folded.fold(self.records[0])
+        if before:
+            upgrade = FoldVersionUpgraded(internal_envelope("fold", "test", now_ms), fold.version)
+            self.records.append(Record(1, now_ms, b"fold", encode(upgrade)))
+            self.folded.fold(self.records[1])
 
     def _empty(self) -> FoldedPartition:
-        return FoldedPartition(
-            self.partition, {self._fold.version: self._fold}, LOG_ID, is_deciding=self._fold.topic in TOPICS.deciding
-        )
+        return FoldedPartition(self.partition, self._versions, LOG_ID, is_deciding=self._fold.topic in TOPICS.deciding)
 
     @property
     def end(self) -> int:

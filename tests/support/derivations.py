@@ -8,7 +8,8 @@ from typing import Any
 
 from projections.resources import kinds
 from projections.resources.derivation import Derivation
-from projections.resources.state import ObjectId, Resource, ResourcesState
+from projections.resources.handover import BMC_ADDRESS
+from projections.resources.state import ObjectId, Observed, Resource, ResourcesState
 from schemas.resources.dpf.names import DPU_NODE_NAME
 
 SOURCE, NAMESPACE = "east", "dpf"
@@ -33,8 +34,11 @@ def dpu_set(image: str = "image", *, labels: Mapping[str, str] | None = None, **
 
 
 def device(host: str, *, labels: Mapping[str, str] | None = None, serial: str = "s", **times: Any) -> Resource:
-    """A DPUDevice whose label names its DPUNode."""
-    return row({"serialNumber": serial}, labels={DPU_NODE_NAME: host} | dict(labels or {}), **times)
+    """A DPUDevice whose label names its DPUNode, with a simulated BMC."""
+    address = {BMC_ADDRESS: f"simulated:{host}"}
+    return row(
+        {"serialNumber": serial}, labels={DPU_NODE_NAME: host} | dict(labels or {}), annotations=address, **times
+    )
 
 
 class Derived:
@@ -49,6 +53,12 @@ class Derived:
         """Apply rows to the state, and update the derivation. Returns the wanted objects that changed."""
         self.state.apply(rows)
         return [*self.derivation.update(self.state, rows)]
+
+    def observe(self, name: str, **fields: Any) -> list[str]:
+        """Take over an observation; without fields it is removed. Returns the wanted objects that changed."""
+        seen = Observed("", json.dumps(fields), "test", 1, 1) if fields else None
+        self.state.observe({name: seen})
+        return [*self.derivation.update(self.state, [name])]
 
     def names(self, kind: str) -> list[str]:
         """The names of the wanted objects of a kind, sorted."""

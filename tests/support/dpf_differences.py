@@ -4,12 +4,34 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
 
 Schema = Mapping[str, Any]
 
 _PARTS = {"properties", "items", "additionalProperties", "description", "required", "allOf", "anyOf"}
 _ENVELOPE = ("apiVersion", "kind", "metadata")
+
+
+class Listed(NamedTuple):
+    """The differences that a file lists in groups, each group with its reason."""
+
+    lines: tuple[str, ...]
+
+    @classmethod
+    def read(cls, path: Path) -> Listed:
+        groups = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return cls(tuple(line for group in groups for line in group["differences"] if group["reason"]))
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        return frozenset(line.partition(" ")[0] for line in self.lines)
+
+    def of(self, kind: str) -> list[str]:
+        """The differences of a kind, sorted."""
+        return sorted(rest for name, _, rest in (line.partition(" ") for line in self.lines) if name == kind)
 
 
 def differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[str]:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from eventstore.folding.fold import Outcome, RecordMetadata, fold_time
 from eventstore.log import FLEET, Partition, partition_of
-from projections.fleet.fold import FleetFold, FleetState
+from projections.fleet.fold import FleetFold2, FleetState
 from projections.fleet.tables.zone_table import table
 from projections.fleet.views import HoldView, hold_view, open_holds
 from projections.fleet.withdrawals.budgets import BUDGET_KINDS, UNLIMITED_PERMILLE
@@ -34,6 +34,10 @@ from schemas.events import (
     MembershipChanged,
     PolicyDeleted,
     PolicySet,
+    PolicyStaged,
+    StageDpusNamed,
+    StageObserved,
+    StagesRequested,
     ZoneUpdated,
 )
 
@@ -64,7 +68,7 @@ class Fleet:
     """A fold, its state, and the log position and time of the next record."""
 
     def __init__(self) -> None:
-        self.fold = FleetFold(PARTITIONS)
+        self.fold = FleetFold2(PARTITIONS)
         self.state: FleetState = self.fold.initial_state(HERE)
         self.offset = 10
         self.now_ms = self.time_ms = 1_000_000
@@ -128,6 +132,67 @@ class Fleet:
 
     def delete_policy(self, name: str, actor: str = "ann") -> Outcome:
         return self.apply(PolicyDeleted(envelope(actor), name))
+
+    def stage(
+        self,
+        name: str,
+        stages: Sequence[str] = ("1", "10%", "100%"),
+        *,
+        priority: int = 5,
+        action: str = "drop",
+        sources: Mapping[str, str] | None = None,
+        zones: Mapping[str, str] | None = None,
+        is_deleted: bool = False,
+        bake_ms: int = 0,
+        failure_budget: str = "0",
+        actor: str = "ann",
+    ) -> Outcome:
+        """Set or delete a policy in stages."""
+        event = PolicyStaged(
+            envelope(actor),
+            name,
+            is_deleted,
+            priority,
+            action,
+            "any",
+            [],
+            dict(sources or {}),
+            dict(zones or {}),
+            [*stages],
+            bake_ms,
+            failure_budget,
+        )
+        return self.apply(event)
+
+    def name_dpus(self, stage: int, *dpus: str, total: int = 100, change: int = -1) -> Outcome:
+        """Name DPUs, each as ZONE/NAME, for a stage of the present change."""
+        pairs = [dpu.split("/") for dpu in dpus]
+        zones, names = [zone for zone, _ in pairs], [name for _, name in pairs]
+        return self.apply(StageDpusNamed(envelope("driver/a"), self._change(change), stage, total, zones, names))
+
+    def observe(
+        self,
+        stage: int,
+        *,
+        named: int = 0,
+        waiting: int = 0,
+        total: int = 100,
+        failed: Mapping[str, str] | None = None,
+        change: int = -1,
+    ) -> Outcome:
+        """A driver saw how far the present change is."""
+        found = failed or {}
+        event = StageObserved(
+            envelope("driver/a"), self._change(change), stage, total, named, waiting, [*found], [*found.values()]
+        )
+        return self.apply(event)
+
+    def request_stages(self, verb: str, name: str, actor: str = "ann") -> Outcome:
+        return self.apply(StagesRequested(envelope(actor), name, verb))
+
+    def _change(self, given: int) -> int:
+        staged = self.state.staged
+        return given if given >= 0 else staged.version if staged is not None else 0
 
     def describe(self, zone: str, labels: Mapping[str, str], actor: str = "ann") -> Outcome:
         return self.apply(ZoneUpdated(envelope(actor), zone, True, dict(labels), -1, -1))
@@ -232,12 +297,12 @@ def addresses_of(four: int, six: bytes) -> set[Address]:
     return found | ({IPv6Address(six)} if six else set())
 
 
-def expected_table(state: FleetState, zone: str) -> Device:
-    """The table that a zone must have according to the rows."""
+def expected_table(state: FleetState, zone: str, policies: Iterable[Policy] | None = None) -> Device:
+    """The table that a zone must have according to the rows, or with other policies."""
     info = state.zones.rows.get(zone)
     labels = info.labels if info is not None else {}
     sources: dict[Rule, set[Address]] = {}
-    for policy in state.policies.rows.values():
+    for policy in state.policies.rows.values() if policies is None else policies:
         if policy.zones.items() <= labels.items():
             found = sources.setdefault(policy.rule, set())
             for addresses, of_node in holders(state):
@@ -323,9 +388,9 @@ def _speaks_of(rule: Rule, probe: Probe) -> bool:
     return not pairs or any(first <= port <= last for first, last in pairs)
 
 
-def actual_table(state: FleetState, zone: str) -> Device:
-    """The table that the plane computed for a zone."""
-    found = {each.rule: each.prefixes.content() for each in table(state, zone).sets}
+def actual_table(state: FleetState, zone: str, stage: int = 0) -> Device:
+    """The table that the plane computed for a zone's DPUs of a stage."""
+    found = {each.rule: each.prefixes.content() for each in table(state, zone, stage).sets}
     return {rule: set(networks(c.add4, c.add6)) for rule, c in found.items() if c.add4 or c.add6}
 
 

@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from random import Random
 from typing import Any, NamedTuple, TypeVar
 
+from deploy.composition.host_connections import HostConnections
 from deploy.composition.roles import ActorContext, actors_of, replica_of
 from deploy.composition.topics import TOPICS
 from drivers.backends.bmc import Connect
@@ -23,7 +24,7 @@ from eventstore.replicas.replica import Answer, Replica
 from projections.fleet.fold import FleetFold
 from projections.fleet.state import FleetState
 from projections.fold_states import FoldStates
-from projections.zones.dpus.phases import CLUSTER, DEVICE, NODE
+from projections.zones.dpus.phases import CLUSTER, DEVICE, NODE, RELEASE
 from projections.zones.fold import ZonesFold
 from projections.zones.rows import Dpu
 from projections.zones.state import ZonesState
@@ -36,7 +37,7 @@ P = TypeVar("P", bound="Plane")
 
 def device_executors(connect: Connect) -> dict[str, Executor]:
     """Executors of which each does its steps on the device."""
-    return {name: DeviceExecutor(connect) for name in (DEVICE, NODE, CLUSTER)}
+    return {name: DeviceExecutor(connect) for name in (DEVICE, NODE, CLUSTER, RELEASE)}
 
 
 class Order:
@@ -56,6 +57,9 @@ class Order:
 
     def is_alive(self, replica: str) -> bool:
         return replica not in self._gone
+
+    def all_support(self, topic: str, version: int) -> bool:
+        return True
 
 
 class Life(NamedTuple):
@@ -119,7 +123,9 @@ class Plane:
         writer = DecisionWriter(replica, buffer, ranks, now_ms=now_ms, rng=self.rng()) if buffer else None
         life = Life(replica, store, [], writer)
         self._begin(name, life)
-        for actor in actors_of(roles, ActorContext(replica, ranks, _unreachable, now_ms, self.rng)).values():
+        for actor in actors_of(
+            roles, ActorContext(replica, ranks, _unreachable, HostConnections(), now_ms, self.rng)
+        ).values():
             if acts:
                 self.spawn(name, actor.run())
         if writer is not None:

@@ -16,7 +16,7 @@ from eventstore.folding.fold import Decision, RecordMetadata, refusal
 from eventstore.folding.state_table import StateTable
 from eventstore.log import ZONES, Partition
 from eventstore.topics import TopicTable
-from projections.zones.fold import ZonesFold
+from projections.zones.fold import ZonesFold2
 from projections.zones.rows import Zone
 from projections.zones.state import ZonesState
 from schemas.events import Event, NodesJoined
@@ -31,21 +31,33 @@ class LaterZoneState(ZonesState):
 
 
 class LaterZoneFold:
-    """Fold version 2 of zones. It does not fold runs, so each record meets the changed rule."""
+    """Fold version 3 of zones. It does not fold runs, so each record meets the changed rule."""
 
-    topic = ZonesFold.topic
-    version = 2
-    accepts = ZonesFold.accepts
+    topic = ZonesFold2.topic
+    version = 3
+    accepts = ZonesFold2.accepts
 
     def __init__(self) -> None:
-        self._before = ZonesFold()
+        self._before = ZonesFold2()
 
     def initial_state(self, partition: Partition) -> LaterZoneState:
         return LaterZoneState()
 
     def migrate(self, state: ZonesState, at: RecordMetadata) -> LaterZoneState:
         later = LaterZoneState()
-        for name in ("nodes", "tombstones", "snapshots", "dpus", "marks", "causes", "join_actors"):
+        for name in (
+            "nodes",
+            "tombstones",
+            "snapshots",
+            "dpus",
+            "wanted",
+            "resources_marks",
+            "networks",
+            "network_texts",
+            "marks",
+            "causes",
+            "join_actors",
+        ):
             setattr(later, name, getattr(state, name))
         for zone, row in state.zone_rows.rows.items():
             later.zone_rows.put(zone, Zone(ordinals=row.ordinals))

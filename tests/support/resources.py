@@ -12,12 +12,13 @@ from eventstore.log import RESOURCES, Partition
 from projections.resources.fold import ResourcesFold
 from projections.resources.references import PROVISIONING
 from projections.resources.state import ObjectId, Resource, ResourcesState
-from schemas.events import Event, ResourcesApplied, ResourcesDeleted
+from schemas.events import DpusPlaced, Event, ResourcesApplied, ResourcesDeleted, ResourcesObserved
 from tests.support.delivered import Delivered
 
 PARTITION = Partition(RESOURCES, 0)
 START_MS = 1_700_000_000_000
 LOCAL, EAST = "local", "east"
+DPU = f"DPU.{PROVISIONING}"
 BFB, DPU_SET = f"BFB.{PROVISIONING}", f"DPUSet.{PROVISIONING}"
 NAMESPACE = "dpf"
 
@@ -51,26 +52,64 @@ class DeliveredResources:
         """Apply one object without a cluster. `columns` are other columns of the record."""
         return self.append(self.applied(kind, [name], [spec], expected_generations=[expected], **columns))
 
-    def report(self, kind: str, name: str, spec: str, *, uid: str, generation: int, created_ms: int = 1) -> Outcome:
+    def report(
+        self,
+        kind: str,
+        name: str,
+        spec: str,
+        *,
+        uid: str,
+        generation: int,
+        created_ms: int = 1,
+        version: int = 0,
+        expected: int = -1,
+    ) -> Outcome:
         """Report one object of a Kubernetes cluster."""
         incarnation = {"uids": [uid], "generations": [generation], "created_ms": [created_ms]}
+        incarnation |= {"resource_versions": [version], "expected_generations": [expected]}
         return self.append(self.applied(kind, [name], [spec], source=EAST, **incarnation))
 
     def delete(self, kind: str, name: str, *, uid: str = "", source: str = LOCAL) -> Outcome:
         return self.append(self.deleted([kind], [name], uids=[uid], source=source))
 
+    def observe(self, kind: str, name: str, observation: str, **fields: Any) -> Outcome:
+        """Observe one object without a cluster. `fields` are other fields of the record."""
+        return self.append(self.observed(kind, [name], [observation], **fields))
+
     def applied(self, kind: str, names: list[str], specs: list[str], **columns: Any) -> ResourcesApplied:
-        optional = ("uids", "generations", "created_ms", "deleted_ms", "labels", "annotations", "expected_generations")
-        empty: dict[str, Any] = {column: [] for column in optional}
+        optional = ("uids", "generations", "created_ms", "deleted_ms", "labels", "annotations")
+        expected = ("expected_generations", "expected_revisions")
+        empty: dict[str, Any] = {column: [] for column in (*optional, *expected)}
         given = {"source": LOCAL, "kinds": [kind], "namespaces": [NAMESPACE], "names": names, "specs": specs}
-        return ResourcesApplied(self._envelope(), **(given | empty | columns))
+        return ResourcesApplied(self.envelope(), **(given | empty | columns))
 
     def deleted(self, kinds: list[str], names: list[str], **columns: Any) -> ResourcesDeleted:
         given: dict[str, Any] = {"source": LOCAL, "namespaces": [NAMESPACE], "uids": []}
-        return ResourcesDeleted(self._envelope(), kinds=kinds, names=names, **(given | columns))
+        return ResourcesDeleted(self.envelope(), kinds=kinds, names=names, **(given | columns))
+
+    def observed(self, kind: str, names: list[str], observations: list[str], **fields: Any) -> ResourcesObserved:
+        given: dict[str, Any] = {"source": LOCAL, "kinds": [kind], "namespaces": [NAMESPACE], "uids": []}
+        return ResourcesObserved(self.envelope(), names=names, observations=observations, **(given | fields))
+
+    def revision(self, kind: str, name: str) -> int:
+        """The offset of the last change of an object without a cluster."""
+        return self.state.objects.rows[ObjectId(LOCAL, kind, NAMESPACE, name).key].changed_offset
+
+    def place(self, *names: str, zone: str) -> Outcome:
+        """Propose the zone of DPUs; an empty one ends their placements."""
+        return self.append(self.placed([*names], [zone]))
+
+    def placed(self, names: list[str], zones: list[str], **fields: Any) -> DpusPlaced:
+        given: dict[str, Any] = {"source": LOCAL, "kinds": [DPU], "namespaces": [NAMESPACE]}
+        return DpusPlaced(self.envelope(), names=names, zones=zones, **(given | fields))
+
+    def seen(self, kind: str, name: str, source: str = LOCAL) -> str | None:
+        """The present observation of an object."""
+        found = self.state.observed.rows.get(ObjectId(source, kind, NAMESPACE, name).key)
+        return found.observation if found else None
 
     def row(self, kind: str, name: str, source: str = LOCAL) -> Resource | None:
         return self.state.objects.rows.get(ObjectId(source, kind, NAMESPACE, name).key)
 
-    def _envelope(self) -> Any:
+    def envelope(self) -> Any:
         return envelope(LOCAL, "test", uuid7(self.now_ms, self._rng))

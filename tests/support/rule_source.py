@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import ip_network
 
 from drivers.relays.rule_source import CurrentTable
@@ -32,6 +32,7 @@ class Tables:
         self.frozen: set[str] = set()
         self.unknown: set[tuple[int, int]] = set()
         self.reports: list[InstallsReported] = []
+        self.no_cohorts: dict[str, int] = {}
         self.deltas = 0
         self.snapshots = 0
         self._moved = asyncio.Event()
@@ -58,22 +59,25 @@ class Tables:
         self._moved.clear()
         return True
 
-    def current(self, zone: str, since: int) -> CurrentTable:
+    def current(self, zone: str, since: int, stage: int = 0) -> CurrentTable:
         table = self.table
         skipped = (at_ms for version, at_ms in self.earliest_ms.items() if version > since > 0)
         earliest_ms = min(skipped, default=self.earliest_ms.get(table.version, 0))
         return CurrentTable(table.version, table.digest, "all", earliest_ms, table.size)
 
-    def delta(self, zone: str, since: int) -> Delta | None:
+    def delta(self, zone: str, since: int, stage: int = 0) -> Delta | None:
         self.deltas += 1
         if since not in self.history:
             return None
         steps = steps_between(self.history[since], self.table)
         return Delta(since, self.table.version, self.table.digest, steps)
 
-    def snapshot(self, zone: str) -> Delta:
+    def snapshot(self, zone: str, stage: int = 0) -> Delta:
         self.snapshots += 1
         return Delta(0, self.table.version, self.table.digest, steps_between(EMPTY_TABLE, self.table))
+
+    def cohorts(self, zone: str) -> Mapping[str, int]:
+        return self.no_cohorts
 
     def is_frozen(self, zone: str) -> bool:
         return zone in self.frozen

@@ -44,5 +44,11 @@ class WrittenSteps:
         """The evidence for checkers. A record is appended at the second of its timestamp."""
         run = self.log.evidence()
         run.steps = self.steps
+        appended_s = {
+            (partition, step.record.offset): (step.record.timestamp_ms - START_MS) / 1_000
+            for partition, found in self.steps.items()
+            for step in found
+        }
+        run._appended_s = lambda partition, offset: appended_s[partition, offset]
         run.records = {partition: [step.record for step in found] for partition, found in self.steps.items()}
         return run

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from ipaddress import IPv6Address
+from typing import Any
 
 import msgspec
 
@@ -11,15 +12,18 @@ from eventstore.folding.fold import Outcome, RecordMetadata
 from eventstore.log import ZONES, Partition
 from projections.zones.dpus.phases import ERROR, INITIALIZING, INSTALLING, PENDING, READY
 from projections.zones.dpus.rollout import limits_of
-from projections.zones.fold import ZonesFold
+from projections.zones.fold import ZonesFold, ZonesFold2
 from projections.zones.rows import Dpu
 from projections.zones.state import ZonesState
 from schemas.events import (
     DeadlinePassed,
     DpuRegistered,
+    DpusWanted,
     Envelope,
     Event,
     LifecycleRequested,
+    NetworksReported,
+    NetworksWanted,
     NodesChanged,
     NodesJoined,
     NodesLeft,
@@ -46,7 +50,7 @@ class ZonesPartition:
     """
 
     def __init__(self) -> None:
-        self.fold = ZonesFold()
+        self.fold: ZonesFold = ZonesFold2()
         self.state = self.fold.initial_state(PARTITION)
         self.events: list[tuple[Event, RecordMetadata]] = []
         self.now_ms = START_MS
@@ -121,6 +125,53 @@ class ZonesPartition:
     def request(self, dpu: str, request: str, image: str = "", *, zone: str = ZONE) -> Outcome:
         return self.append(LifecycleRequested(self.envelope(), zone, dpu, request, image))
 
+    def want(self, *dpus: str, image: str = "i1", zone: str = ZONE, object_: str = "", **fields: Any) -> Outcome:
+        """Say that the objects of these names want DPUs of the same names. `fields` are other fields of the record."""
+        return self.append(self.wanted(*dpus, image=image, zone=zone, object_=object_, **fields))
+
+    def wanted(self, *dpus: str, image: str = "i1", zone: str = ZONE, object_: str = "", **fields: Any) -> DpusWanted:
+        mark = self.state.wanted_before(fields.get("cause_partition", 0))
+        given: dict[str, Any] = {
+            "cause_partition": 0,
+            "from_offset": mark,
+            "to_offset": mark + 1,
+            "objects": [object_ or f"local/DPU.p/dpf/{dpu}" for dpu in dpus],
+            "zones": [zone],
+            "nodes": [f"n-{dpu}" for dpu in dpus],
+            "serials": [""],
+            "bmc_addresses": [f"simulated:{dpu}" for dpu in dpus],
+            "images": [image],
+        }
+        return DpusWanted(internal_envelope(zone, self.now_ms), dpus=[*dpus], **(given | fields))
+
+    def want_networks(self, networks: Mapping[str, str], **fields: Any) -> Outcome:
+        """Say that the objects of `want` want these documents on their DPUs."""
+        return self.append(self.wanted_networks(networks, **fields))
+
+    def wanted_networks(self, networks: Mapping[str, str], **fields: Any) -> NetworksWanted:
+        mark = self.state.networks_before(fields.get("cause_partition", 0))
+        documents = sorted({*networks.values()})
+        given: dict[str, Any] = {
+            "cause_partition": 0,
+            "from_offset": mark,
+            "to_offset": mark + 1,
+            "objects": [f"local/DPU.p/dpf/{dpu}" for dpu in networks],
+            "dpus": [*networks],
+            "indexes": [documents.index(text) for text in networks.values()],
+            "documents": documents,
+        }
+        return NetworksWanted(internal_envelope(ZONE, self.now_ms), **(given | fields))
+
+    def report_network(self, *dpus: str, zone: str = ZONE, **fields: Any) -> Outcome:
+        """Report that the first of these DPUs has the document that is wanted on it, and the others, too."""
+        version = self.state.networks.rows[dpus[0]].version if dpus[0] in self.state.networks.rows else 1
+        ordinals = sum(1 << self.row(dpu).ordinal for dpu in dpus)
+        packed = ordinals.to_bytes((ordinals.bit_length() + 7) // 8, "little")
+        given: dict[str, Any] = {"versions": [version], "applied": [version], "ordinals": [packed]}
+        given |= {"unresolved": [""], "refusals": [""]}
+        said = internal_envelope(zone, self.now_ms)
+        return self.append(NetworksReported(said, zone, "relay", **(given | fields)))
+
     def limit(
         self,
         installs: int,
@@ -184,9 +235,11 @@ class ZonesPartition:
 class DeliveredZones(ZonesPartition):
     """A zones partition over `Delivered`, which can repeat commands and crash the replica that folds it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_latest: bool = False) -> None:
+        """With `is_latest` the partition has the latest version of the fold."""
         super().__init__()
-        self.delivered = Delivered(PARTITION, ZonesFold(), START_MS)
+        before, self.fold = ((ZonesFold(),), ZonesFold2()) if is_latest else ((), ZonesFold())
+        self.delivered = Delivered(PARTITION, self.fold, START_MS, before)
         self.state = self.delivered.folded.state
 
     @property
@@ -256,7 +309,7 @@ def reloaded(state: ZonesState) -> ZonesState:
 
 def replayed(log: ZonesPartition) -> ZonesState:
     """The state of a new fold of the same records."""
-    fold = ZonesFold()
+    fold = log.fold
     state = fold.initial_state(PARTITION)
     for event, at in log.events:
         decision = fold.decide(state, event, at)
@@ -276,6 +329,7 @@ def check_dpus(state: ZonesState) -> None:
         assert dpu.phase not in (INITIALIZING, READY) or not dpu.effect, name
         assert (dpu.resume != "") == (dpu.phase in (PENDING, ERROR)), name
         assert dpu.phase != READY or dpu.installed == dpu.image != "", name
+    assert state.wanted.rows.keys() <= state.dpus.rows.keys(), "every wanted DPU exists"
 
 
 def installing(state: ZonesState, zone: str = ZONE) -> list[str]:

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drivers.wire import agent_messages, protocol, relay_messages
-from drivers.wire.agent_messages import Ack, FromAgent, Heartbeat, Hello, Refusal
-from drivers.wire.protocol import MAX_LINK_DPUS, MAX_PARTS, ProtocolError, TableStatus
-from drivers.wire.relay_messages import Frame, GoAway, HeartbeatReply, Unserved, Welcome
+from drivers.wire.agent_messages import Ack, FromAgent, Heartbeat, Hello, NetworkAck, NetworkRefusal, Refusal
+from drivers.wire.protocol import MAX_LINK_DPUS, MAX_PARTS, NetworkStatus, ProtocolError, TableStatus
+from drivers.wire.relay_messages import Frame, GoAway, HeartbeatReply, Network, Unserved, Welcome
 from projections.field_checks import is_printable
 from projections.rules.device_table import RefusalCode
 from projections.rules.rule import Delta, Rule, SetStep
@@ -30,6 +30,14 @@ def statuses(draw: st.DrawFn) -> TableStatus:
     return TableStatus(draw(MASKS), draw(VERSIONS), received, applied, in_hardware, draw(DIGESTS))
 
 
+@st.composite
+def network_statuses(draw: st.DrawFn) -> NetworkStatus:
+    applied, received = sorted(draw(st.tuples(VERSIONS, VERSIONS)))
+    unresolved = draw(st.lists(NAMES, max_size=4).map(tuple))
+    return NetworkStatus(draw(MASKS), draw(VERSIONS), received, applied, draw(DIGESTS), unresolved)
+
+
+NETWORK_REFUSALS = st.builds(NetworkRefusal, network_statuses(), VERSIONS, st.sampled_from(RefusalCode), TEXTS)
 REFUSALS = st.builds(Refusal, statuses(), VERSIONS, st.sampled_from(RefusalCode), TEXTS)
 HELLOS = st.lists(st.tuples(NAMES, NAMES), min_size=1, max_size=20, unique_by=lambda pair: pair[0]).flatmap(
     lambda pairs: st.builds(
@@ -38,12 +46,15 @@ HELLOS = st.lists(st.tuples(NAMES, NAMES), min_size=1, max_size=20, unique_by=la
         st.just([name for name, _ in pairs]),
         st.just([boot for _, boot in pairs]),
         st.lists(statuses(), max_size=4),
+        st.booleans(),
+        st.lists(network_statuses(), max_size=4),
     )
 )
 FROM_AGENTS: st.SearchStrategy[FromAgent] = st.one_of(
     HELLOS,
     st.builds(Ack, st.lists(statuses(), max_size=4), st.lists(REFUSALS, max_size=4)),
-    st.builds(Heartbeat, st.lists(statuses(), max_size=4)),
+    st.builds(Heartbeat, st.lists(statuses(), max_size=4), st.lists(network_statuses(), max_size=4)),
+    st.builds(NetworkAck, st.lists(network_statuses(), max_size=4), st.lists(NETWORK_REFUSALS, max_size=4)),
 )
 RULES = st.builds(
     Rule,
@@ -72,6 +83,16 @@ def test_a_frame_is_encoded_once_and_the_group_is_appended(epoch: int, delta: De
     data = relay_messages.encode_frame(epoch, delta)
     assert relay_messages.decode(data) == Frame(0, epoch, delta)
     assert relay_messages.decode(data + relay_messages.encode_group(group)) == Frame(group, epoch, delta)
+
+
+@given(VERSIONS, VERSIONS, DIGESTS, st.binary(max_size=99), MASKS)
+def test_a_network_document_is_encoded_once_and_the_group_is_appended(
+    epoch: int, version: int, digest: bytes, document: bytes, group: int
+) -> None:
+    data = relay_messages.encode_network(epoch, version, digest, document)
+    assert relay_messages.decode(data) == Network(0, epoch, version, digest, document)
+    whole = data + relay_messages.encode_group(group)
+    assert relay_messages.decode(whole) == Network(group, epoch, version, digest, document)
 
 
 @pytest.mark.parametrize(
@@ -121,6 +142,11 @@ def hello(**fields: Any) -> bytes:
     return pb.FromAgent(hello=pb.Hello(**values)).SerializeToString()
 
 
+def network(**fields: Any) -> bytes:
+    values: dict[str, Any] = {"dpus": b"\x01", "digest": bytes(16), **fields}
+    return pb.FromAgent(network_ack=pb.NetworkAck(statuses=[pb.NetworkStatus(**values)])).SerializeToString()
+
+
 def held(**fields: Any) -> bytes:
     values: dict[str, Any] = {"dpus": b"\x01", "digest": bytes(16), **fields}
     return pb.FromAgent(heartbeat=pb.Heartbeat(statuses=[pb.TableStatus(**values)])).SerializeToString()
@@ -139,6 +165,13 @@ def held(**fields: Any) -> bytes:
         (hello(dpus=["../etc"]), "hello.dpus: '../etc'"),
         (hello(boot_ids=["x\n"]), "hello.boot_ids"),
         (hello(dpus=[f"d{i}" for i in range(MAX_LINK_DPUS + 1)], boot_ids=[]), "hello.dpus: 10001 DPUs"),
+        (network(dpus=b""), "must name at least one DPU"),
+        (network(digest=b"short"), "digest: 5 bytes must be 16"),
+        (network(received=1, applied=2), "version 2 is applied and must be received"),
+        (network(epoch=1 << 63), "is more than the 9223372036854775807 allowed"),
+        (network(unresolved=["a"] * 51), "unresolved: 51 are more than the 50 allowed"),
+        (network(unresolved=["a,b"]), "a name must have no comma"),
+        (network(unresolved=["a\n"]), "unresolved"),
         (held(dpus=b""), "must name at least one DPU"),
         (held(dpus=bytes(MAX_LINK_DPUS // 8 + 1)), "more than the 1250 allowed"),
         (held(digest=b"short"), "digest: 5 bytes must be 16"),
@@ -168,7 +201,9 @@ def step(**fields: Any) -> pb.Step:
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [
-        (b"", "a frame or a heartbeat_reply"),
+        (b"", "a frame, a network or a heartbeat_reply"),
+        (pb.ToAgent(network=pb.Network()).SerializeToString(), "network.digest: 0 bytes must be 16"),
+        (relay_messages.encode_network(1, 1, bytes(16), bytes((1 << 20) + 1)), "network.document: 1048577 bytes"),
         (frame(digest=b""), "frame.digest: 0 bytes must be 16"),
         (frame(from_version=1), "must be above from_version"),
         (frame(steps=[step(action=0)]), "frame.steps.action: 0"),

@@ -26,7 +26,7 @@ from deploy.cli.results import exit_status, finish, merged_position, merged_resu
 from deploy.cli.status import heading_of
 from deploy.cli.zones import fields_of
 from deploy.reference.commands import walk
-from deploy.serialization import message_to_dict
+from deploy.serialization import message_to_dict, yaml_text
 from eventstore.ids import issued_at_ms, part_id
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.enums import outcome_name
@@ -120,6 +120,13 @@ def test_a_message_becomes_plain_data_with_defaults() -> None:
     assert message_to_dict(pb.Node(labels={"b": "2", "a": "1"}))["labels"] == {"a": "1", "b": "2"}
     supports = {"zones": pb.FoldVersions(versions=[1, 2])}
     assert message_to_dict(pb.Replica(supports=supports))["supports"] == {"zones": {"versions": [1, 2]}}
+
+
+def test_text_of_several_lines_is_a_literal_block_in_yaml() -> None:
+    value = {"script": 'a: "b"\n\n  c\n', "plain": "x", "control": "a\x1b\nb", "number": "1"}
+    text = yaml_text(value)
+    assert 'script: |\n  a: "b"\n\n    c\nplain: x\n' in text and "\x1b" not in text
+    assert yaml.safe_load(text) == value
 
 
 def test_only_a_response_has_a_position_and_not_its_items() -> None:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
+from deploy.demo.platform.run import write_manifests
 from deploy.demo.summary import Latency, Summary
+from drivers.simulators.bmc_network import NetworkSizes
 
 
 def test_floats_have_digits_that_mean_something() -> None:
@@ -26,3 +31,10 @@ def test_floats_have_digits_that_mean_something() -> None:
     assert (found["joins_per_second"], found["replay_seconds"]) == (12_346.0, 0.01235)
     assert (found["replay_records_per_second"], found["log_bytes"]) == (1_235.0, 123_456_789)
     assert (found["converged"], found["digests_match"]) == (True, False)
+
+
+def test_the_manifests_of_the_platform_demo_have_no_anchors(tmp_path: Path) -> None:
+    """Their readers take them as a form to write their own by."""
+    write_manifests(tmp_path, NetworkSizes(3, 5))
+    for path in tmp_path.iterdir():
+        assert not re.search(r"[&*]id\d", path.read_text()), path

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from itertools import permutations
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from projections.resources import kinds
+from projections.resources.conditions.causes import conditions_of
+from projections.resources.conditions.condition import Condition
+from projections.resources.conditions.world import World
 from projections.resources.deployments.children import Derived as DerivedDeployment
 from projections.resources.deployments.quantities import misfits, quantity
 from projections.resources.deployments.values import merged, referenced_services, with_service_names
+from projections.resources.forecast import Forecast
 from projections.resources.kinds import (
     BFB,
     DPU,
@@ -23,18 +30,20 @@ from projections.resources.kinds import (
     DPU_SERVICE_TEMPLATE,
     DPU_SET,
 )
-from projections.resources.state import Resource
+from projections.resources.state import Observed, Resource, ResourcesChange, object_id
 from projections.resources.wanted import Wanted
 from schemas.resources.dpf.names import (
     CHAIN_VERSION,
+    CONSUMED_BY,
     DEPLOYMENT_SERVICE,
+    DOCA_VERSION,
     INTERFACE,
     OWNING_DEPLOYMENT,
     SERVICE_ID,
     service_version,
 )
 from tests.support.deployments import CHART, configuration, deployed, deployment, parts, template
-from tests.support.derivations import Derived, key, row
+from tests.support.derivations import Derived, content, full, key, row
 
 
 def only(derived: Derived, kind: str, start: str = "") -> Wanted:
@@ -78,6 +87,26 @@ def test_interfaces_and_chain_agree_on_labels() -> None:
     assert switch["ports"][0] == {"serviceInterface": {"matchLabels": labels, "ipam": {"matchLabels": {"pool": "a"}}}}
     assert switch["serviceMTU"] == 9000
     assert interface.at.name.startswith("hbn-p0-if-")
+
+
+@pytest.mark.parametrize("is_disruptive", [True, False])
+def test_each_interface_names_the_service_that_uses_it(is_disruptive: bool) -> None:
+    derived = deployed()
+    interfaces = [{"name": name, "network": "mybrhbn"} for name in ("p0_if", "p1_if")]
+    policy = {"applyNodeEffect": is_disruptive}
+    for service in ("hbn", "agent"):
+        settings = configuration(service, interfaces=interfaces, upgradePolicy=policy)
+        derived.apply({key(DPU_SERVICE_CONFIGURATION, service): settings})
+    services = {
+        each.at.name: each.spec["interfaces"] for each in derived.derivation.wanted() if each.at.kind == DPU_SERVICE
+    }
+    consumers = {
+        each.at.name: each.annotations[CONSUMED_BY]
+        for each in derived.derivation.wanted()
+        if each.at.kind == DPU_SERVICE_INTERFACE
+    }
+    assert len(consumers) == 4
+    assert consumers == {name: service for service, names in services.items() for name in names}
 
 
 def test_nodes_carry_the_revision_that_services_and_chain_select() -> None:
@@ -165,6 +194,18 @@ def test_a_missing_prerequisite_holds_what_exists(kind: str, name: str, blame: s
     derived.apply({key(kind, name): parts()[key(kind, name)]})
     assert blames(derived) == []
     assert not any(each.is_held for each in derived.derivation.wanted())
+
+
+@pytest.mark.parametrize("kind", [BFB, DPU_FLAVOR])
+def test_an_object_that_is_being_deleted_serves_until_it_is_gone(kind: str) -> None:
+    derived = deployed()
+    complete = [(each.at, each.is_held) for each in derived.derivation.wanted()]
+    named = next(each for each in parts() if each.split("/")[1] == kind)
+    derived.apply({named: replace(parts()[named], deleted_ms=5)})
+    assert [(each.at, each.is_held) for each in derived.derivation.wanted()] == complete
+    found = derived.derivation.deployments[key(DPU_DEPLOYMENT, "dep")]
+    assert isinstance(found, DerivedDeployment)
+    assert [each.key for each in found.prerequisites.leaving] == [named]
 
 
 @pytest.mark.parametrize(
@@ -279,3 +320,88 @@ def test_templates_in_values_have_delimiters_of_choice() -> None:
 def test_kinds_are_those_that_the_fold_names() -> None:
     assert kinds.short_name(key(kinds.NODE, "a")) == "Node a"
     assert kinds.short_name(key(BFB, "image")) == "BFB dpf/image"
+
+
+def needing(versions: str) -> Resource:
+    """The template of service hbn, which needs these versions of DOCA."""
+    return replace(parts()[key(DPU_SERVICE_TEMPLATE, "hbn")], annotations={DOCA_VERSION: versions})
+
+
+def matching(derived: Derived) -> Condition:
+    world = World.of(derived.state, derived.derivation)
+    found = conditions_of(key(DPU_DEPLOYMENT, "dep"), world)
+    return next(each for each in found if each.type == "VersionMatchingReady")
+
+
+NEEDS = "DPUServiceTemplate dpf/hbn needs version"
+HAS_ANOTHER = "'^3' of {}, and BFB dpf/image has '2.9.1'"
+HAS_NONE = "'^3' of {}, and no version of doca can be read from BFB dpf/image"
+NOT_KNOWN = "'^3' of {}, and the versions of BFB dpf/image are not known yet"
+NO_RANGE = "'new' of {}, which is no range of versions"
+
+
+@pytest.mark.parametrize(
+    ("needed", "observed", "expected", "blame"),
+    [
+        (">=2.9", {"ready": True, "versions": {"doca": "2.9.1"}}, ("True", "Success", ""), ""),
+        ("^3", {"ready": True, "versions": {"doca": "2.9.1"}}, ("False", "Error", HAS_ANOTHER), BFB),
+        ("^3", {"ready": True}, ("False", "Error", HAS_NONE), BFB),
+        ("^3", {"ready": True, "versions": 1}, ("False", "Error", HAS_NONE), BFB),
+        ("^3", {"ready": False}, ("Unknown", "Pending", NOT_KNOWN), BFB),
+        ("^3", {}, ("Unknown", "Pending", NOT_KNOWN), BFB),
+        ("new", {"ready": True}, ("False", "Error", NO_RANGE), DPU_SERVICE_TEMPLATE),
+    ],
+)
+def test_services_need_versions_that_the_image_has(
+    needed: str, observed: dict[str, Any], expected: tuple[str, str, str], blame: str
+) -> None:
+    derived = deployed()
+    derived.observe(key(BFB, "image"), **observed)
+    assert matching(derived).holds, "no service needs a version"
+    derived.apply({key(DPU_SERVICE_TEMPLATE, "hbn"): needing(needed)})
+    found, (status, reason, message) = matching(derived), expected
+    assert (found.status, found.reason) == (status, reason)
+    assert found.message == (f"{NEEDS} {message.format(DOCA_VERSION)}" if message else "")
+    assert [object_id(each.key).kind for each in found.blames] == ([blame] if blame else [])
+    assert derived.derivation.holds(key(DPU_DEPLOYMENT, "dep")) == (reason == "Error")
+
+
+def test_an_image_without_the_needed_version_changes_nothing_that_exists() -> None:
+    derived = deployed()
+    derived.apply({key(DPU_SERVICE_TEMPLATE, "hbn"): needing(">=2.9"), key(BFB, "newer"): row()})
+    derived.observe(key(BFB, "image"), ready=True, versions={"doca": "2.9.1"})
+    derived.observe(key(BFB, "newer"), ready=True, versions={"doca": "2.7.0"})
+    assert len([each for each in derived.derivation.wanted() if each.at.kind == DPU_SERVICE]) == 2
+    dpus = {"bfb": "newer", "flavor": "flavor", "dpuSets": [{"nameSuffix": "all"}]}
+    derived.apply({key(DPU_DEPLOYMENT, "dep"): deployment(dpus=dpus)})
+    assert only(derived, DPU_SET).is_held and only(derived, DPU).is_held
+    assert not [each for each in derived.derivation.wanted() if each.at.kind == DPU_SERVICE]
+    derived.observe(key(BFB, "newer"), ready=True, versions={"doca": "2.9.3"})
+    assert not only(derived, DPU).is_held and only(derived, DPU).spec["bfb"] == "newer"
+
+
+@pytest.mark.parametrize("order", [*permutations(range(4))])
+def test_versions_are_compared_in_whatever_order_they_become_known(order: tuple[int, ...]) -> None:
+    derived = Derived(parts())
+    steps: tuple[Callable[[], object], ...] = (
+        lambda: derived.apply({key(DPU_DEPLOYMENT, "dep"): deployment()}),
+        lambda: derived.apply({key(DPU_SERVICE_TEMPLATE, "hbn"): needing("^3")}),
+        lambda: derived.observe(key(BFB, "image"), ready=True, versions={"doca": "2.9.1"}),
+        lambda: derived.apply({key(BFB, "image"): row({"url": "https://images/b.bfb"})}),
+    )
+    for number in order:
+        steps[number]()
+    assert content(derived.derivation) == content(full(derived.state))
+    assert matching(derived).reason == "Error"
+
+
+@pytest.mark.parametrize(("doca", "actions"), [("2.9.1", False), ("3.1.0", True)])
+def test_a_plan_knows_the_versions_of_images(doca: str, actions: bool) -> None:
+    rows = parts() | {key(DPU_SERVICE_TEMPLATE, "hbn"): needing("^3")}
+    seen = Observed("", json.dumps({"ready": True, "versions": {"doca": doca}}), "image store", 1, 1)
+    change = {key(DPU_DEPLOYMENT, "dep"): deployment()}
+    forecast = Forecast(rows, change, ResourcesChange(observed={key(BFB, "image"): seen}))
+    while not forecast.advance():
+        pass
+    kinds_of_steps = {object_id(step.key).kind for step in forecast.steps()}
+    assert (DPU_SERVICE in kinds_of_steps) == actions

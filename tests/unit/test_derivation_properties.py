@@ -11,7 +11,7 @@ from projections.resources import kinds
 from projections.resources.kinds import DPU
 from projections.resources.state import Resource
 from schemas.resources.dpf.names import DPU_NODE_NAME, OWNING_DEPLOYMENT
-from tests.support.derivations import Derived, content, full, key, row
+from tests.support.derivations import SOURCE, Derived, content, full, key, row
 
 NAMES = ("a", "b", "c")
 VALUES = st.sampled_from(["1", "2"])
@@ -137,6 +137,7 @@ def test_following_changes_equals_deriving_everything_in_any_order(steps: list[d
         after = {each.at.key: each for each in derived.derivation.wanted()}
         assert {each for each in (*before, *after) if before.get(each) != after.get(each)} == set(changed)
     expected = content(derived.derivation)
+    assert _twins(derived) == _twins_by_comparison(derived)
     keys = [*derived.state.objects.rows]
     rng.shuffle(keys)
     assert content(full(derived.state, keys)) == expected
@@ -144,6 +145,27 @@ def test_following_changes_equals_deriving_everything_in_any_order(steps: list[d
     for each in keys:
         one_by_one.update(derived.state, [each])
     assert content(one_by_one) == expected
+
+
+def _twins(derived: Derived) -> dict[str, list[str]]:
+    hosts = derived.derivation.selection.hosts
+    return {each: sorted(hosts.twins(each)) for each in hosts.devices}
+
+
+def _twins_by_comparison(derived: Derived) -> dict[str, list[str]]:
+    """The devices with the serial number of each device, by comparing it with every other one."""
+    serials = {name: each.spec.serial_number for name, each in derived.derivation.selection.hosts.devices.items()}
+    return {
+        name: sorted(each for each, other in serials.items() if serial and other == serial and each != name)
+        for name, serial in serials.items()
+    }
+
+
+def test_the_sets_of_a_deployment_that_was_made_anew_have_its_age() -> None:
+    spec = {"dpus": {"bfb": "a", "flavor": "a", "dpuSets": [{"nameSuffix": "all"}]}}
+    derived = Derived({key(kinds.DPU_DEPLOYMENT, "a"): row(spec, created_ms=1)})
+    derived.apply({key(kinds.DPU_DEPLOYMENT, "a"): row(spec, created_ms=2)})
+    assert content(full(derived.state)) == content(derived.derivation)
 
 
 @settings(max_examples=100, deadline=None)
@@ -162,3 +184,30 @@ def test_a_device_is_wanted_by_one_set_at_most(steps: list[dict[str, Any]]) -> N
     for device, found in selection.selected_by.items():
         assert found[0] == min((name for name in ages if device in selection.members(name)), key=ages.__getitem__)
     assert len({each.at.key for each in derived.derivation.wanted() if each.at.kind == DPU}) <= len(together)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(changes(), min_size=5, max_size=25))
+def test_indexes_of_wanted_objects_have_what_a_search_finds(steps: list[dict[str, Any]]) -> None:
+    derived = Derived()
+    for step in steps:
+        derived.apply(step)
+    derivation = derived.derivation
+    for claims in (derivation.children, derivation.dpus, derivation.in_clusters.claims):
+        wanted = [*claims.winners.values()]
+        for kind in {each.at.kind for each in wanted}:
+            of_kind = {each.at.key for each in wanted if each.at.kind == kind}
+            assert {*claims.of_kind(SOURCE, kind)} | {*claims.of_kind("", kind)} >= of_kind
+            assert {*claims.of_kind("", kind)} == of_kind
+        assert {*claims.of_kind("", "")} == {*claims.winners}
+        assert not claims.of_kind("absent", "")
+        for owner in {each.owner for each in wanted}:
+            assert {*claims.wanted_by(owner)} == {each.at.key for each in wanted if each.owner == owner}
+        owners = {*claims.holders.values(), *(owner for _, owner, _ in claims.contested())}
+        lost = {(key, owner, holder) for owner in owners for key, holder in claims.lost(owner).items()}
+        assert {*claims.contested()} == lost
+    selection = derivation.selection
+    for name in derivation.sets:
+        others = [each for each in selection.members(name) if selection.winner(each) != name]
+        expected = {winner: each for each in reversed(others) if (winner := selection.winner(each))}
+        assert selection.lost_to(name) == expected

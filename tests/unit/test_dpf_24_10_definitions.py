@@ -17,7 +17,7 @@ import yaml
 from schemas.resources.crds import definition
 from schemas.resources.dpf import KINDS
 from schemas.resources.kinds import Kind
-from tests.support.dpf_differences import differences
+from tests.support.dpf_differences import Listed, differences
 from tests.support.kubernetes.fixtures import DPF_CRDS
 
 LISTED = Path(__file__).parent / "data" / "dpf_24_10_differences.yaml"
@@ -31,14 +31,8 @@ def theirs() -> dict[str, Any]:
 
 
 @lru_cache
-def all_listed() -> list[str]:
-    groups = yaml.safe_load(LISTED.read_text(encoding="utf-8"))
-    return [line for group in groups for line in group["differences"] if group["reason"]]
-
-
-def listed(kind: Kind) -> list[str]:
-    lines = [line.partition(" ") for line in all_listed()]
-    return sorted(rest for name, _, rest in lines if name == kind.name)
+def listed() -> Listed:
+    return Listed.read(LISTED)
 
 
 @pytest.mark.dpf_crds
@@ -46,7 +40,7 @@ def listed(kind: Kind) -> list[str]:
 def test_every_difference_from_release_24_10_is_listed_and_no_other(kind: Kind) -> None:
     document = theirs().get(kind.name)
     found = [] if document is None else sorted(differences(document, definition(kind)))
-    assert found == listed(kind)
+    assert found == listed().of(kind.name)
 
 
 @pytest.mark.dpf_crds

@@ -389,3 +389,24 @@ def test_after_a_restart_a_dpu_with_an_older_version_is_not_assumed_to_have_the_
     assert found.missing_step == "received"
     assert found.reason == f"the DPU has version {wanted - 1} of epoch 2, and needs {wanted} of 2"
     assert ask(fleet, reported(wanted, {50: {4}}, {60: {4}}, {70: {4}})).missing_step == ""
+
+
+def test_while_a_change_is_staged_the_list_of_the_dpus_stage_counts(fleet: Fleet) -> None:
+    fleet.unlimited()
+    fleet.stage("no", action="drop")
+    fleet.name_dpus(1, "z0/other")
+    fleet.observe(0, named=1)
+    said = ask(fleet)
+    assert said.verdict == "allowed"
+    assert said.notes == (
+        "'d' is in no released stage of the staged change of policy 'no' (1 of 3), and has the list before it",
+    )
+    fleet.name_dpus(2, "z0/d")
+    fleet.observe(1, named=1)
+    said = ask(fleet)
+    assert said.verdict == "denied" and {view.policy for view in said.addresses} == {"no", "default"}
+    assert said.notes == ("'d' is in stage 2 of 3 of the staged change of policy 'no', and has the list with it",)
+    fleet.request_stages("undo", "no", "eve")
+    said = ask(fleet)
+    assert said.verdict == "allowed"
+    assert said.notes == ("the staged change of policy 'no' is rolled back by eve",)

@@ -8,7 +8,7 @@ from deploy.composition.roles import folds_of
 from deploy.composition.topics import TOPICS
 from deploy.operations.past.history import ITEMS_SHOWN, Happening, history
 from eventstore.avro.codec import decode, encode
-from eventstore.folding.fold import RecordMetadata
+from eventstore.folding.fold import RecordMetadata, folds_by_version
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import FLEET_0, ZONES
 from projections.decisions.decided import render
@@ -33,11 +33,11 @@ def subjects_by_record(world: DecidingPlane) -> dict[tuple[str, int], set[str]]:
     found: dict[tuple[str, int], set[str]] = {}
     origin = decode(world.contents.records[FLEET_0][0].value)
     assert isinstance(origin, LogCreated)
-    for fold in folds_of(2):
+    for topic, versions in folds_by_version(folds_of(2)).items():
         for partition, records in world.contents.records.items():
-            if partition.topic == fold.topic and partition.topic in TOPICS.deciding:
+            if partition.topic == topic and partition.topic in TOPICS.deciding:
                 recorder = DecisionRecorder()
-                folded = FoldedPartition(partition, {1: fold}, origin.log_id, recorder)
+                folded = FoldedPartition(partition, versions, origin.log_id, recorder)
                 for record in records:
                     folded.fold(record)
                 for event, change, outcome, at, _, _ in recorder.decisions:

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from deploy.composition.bmc_backends import BMC_BACKENDS, BmcContext, connect_of
-from deploy.composition.roles import EXECUTORS
+from deploy.composition.executors import EXECUTORS
 from drivers.backends.bmc import NeedsOperator
 from drivers.backends.simulated_bmc import SimulatedBmcs
 from drivers.provisioning.attempts import Attempt, Executor
@@ -27,6 +27,9 @@ from projections.zones.dpus.install_interfaces import (
 from projections.zones.dpus.phases import (
     CLUSTER_CONFIG,
     DELETING,
+    DEVICE,
+    HOST_NETWORK,
+    NODE,
     NODE_EFFECT,
     NODE_EFFECT_REMOVAL,
     OS_INSTALLING,
@@ -70,6 +73,12 @@ def test_the_steps_follow_from_the_address(interfaces: Mapping[str, InstallInter
     assert step_of("own:d", REBOOTING) == step_of("", REBOOTING) == STEPS[REBOOTING]
 
 
+def test_a_simulated_device_does_the_step_of_the_network_of_its_host() -> None:
+    """A process that reaches the host in a cluster, but not the device, must not take it."""
+    assert step_of("simulated:d", HOST_NETWORK).executor == DEVICE
+    assert step_of("http://bmcs:1/d", HOST_NETWORK).executor == NODE
+
+
 def test_an_address_replaced_during_a_step_keeps_the_step(interfaces: Mapping[str, InstallInterface]) -> None:
     """The interface of the new address may not have the step that the DPU is in."""
     assert step_of("brief:d", PREPARE_IMAGE) == STEPS[PREPARE_IMAGE]
@@ -81,7 +90,8 @@ def test_an_address_has_the_form_of_an_interface(interfaces: Mapping[str, Instal
     assert check_bmc_address("f", "brief:d") is None
     for address in ("brief", "brief:", "brief://d", "redfish:d", "http:d", "simulated:a b"):
         assert check_bmc_address("f", address) == (
-            f"f: {address!r} must be http://HOST:PORT/NAME or simulated:NAME or brief:NAME or own:NAME"
+            f"f: {address!r} must be http://HOST:PORT/NAME or redfish://HOST:PORT or simulated:NAME or brief:NAME or"
+            " own:NAME"
         )
 
 
@@ -90,8 +100,10 @@ async def test_a_process_reaches_the_schemes_of_its_table() -> None:
     async with aiohttp.ClientSession() as session:
         connect = connect_of(BmcContext(session, bmcs))
         assert connect("simulated:d") is bmcs.device("d")
-        with pytest.raises(NeedsOperator, match="'redfish:d' must begin with one of http:, simulated:"):
-            connect("redfish:d")
+        with pytest.raises(NeedsOperator, match="'ftp:d' must begin with one of http:, redfish:, simulated:"):
+            connect("ftp:d")
+        with pytest.raises(NeedsOperator, match="'redfish://h' needs a provisioner that speaks Redfish"):
+            connect("redfish://h")
         with pytest.raises(NeedsOperator, match="'simulated:d' needs a provisioner with --simulate"):
             connect_of(BmcContext(session, None))("simulated:d")
 

@@ -33,6 +33,9 @@ class FixedRank(Ranks):
     def is_alive(self, replica: str) -> bool:
         return True
 
+    def all_support(self, topic: str, version: int) -> bool:
+        return True
+
 
 def toy() -> Replica:
     return toy_replica(MemoryLog())

@@ -87,7 +87,8 @@ def test_grants_are_printed_as_commands_for_a_shell() -> None:
     lines = [shlex.split(line) for line in ran.stdout.splitlines()]
     assert [line[0] for line in lines] == ["kafka-acls.sh"] * 3
     assert all(line[line.index("--allow-principal") + 1] == "User:CN=it's me" for line in lines)
-    assert lines[2][-6:] == ["--operation", "Write", "--topic", "lab.zones", "--topic", "lab.replicas"]
+    written = ["lab.zones", "lab.resources", "lab.replicas"]
+    assert lines[2][-8:] == ["--operation", "Write", *(word for topic in written for word in ("--topic", topic))]
 
 
 @pytest.mark.parametrize("principal", ["relay", "User:*", "User:", "User:a\nb"])

@@ -131,7 +131,8 @@ async def test_an_edge_whose_kubeconfig_cannot_be_used_reports_it_and_connects_o
         (current,) = [found for found in collect([west, east]) if found.name == KUBERNETES_CURRENT.name]
         assert {sample.labels["source"]: sample.value for sample in current.samples} == {"west": 0.0, "east": 1.0}
         warnings = [record for record in caplog.records if "not connected" in record.message]
-        assert [vars(record)["source"] for record in warnings] == ["west"], "retries are not logged each time"
+        said_of = [vars(record)["source"] for record in warnings]
+        assert said_of in (["west"], ["west"] * 2), "the first and the tenth of some ten retries are logged"
         file.write_text(kubeconfig())
         await made.until(lambda: "west/of-west" in made.zone("rack-1").nodes.rows, timeout_s=60.0)
         assert west.status_of_source().is_watched and not west.status_of_source().fault

@@ -45,7 +45,7 @@ from projections.zones.rows import Dpu, Zone
 from schemas.events import StepFailed
 from tests.support.zones import PARTITION, START_MS, ZonesPartition, check_dpus, derived_of, reloaded, replayed, rows_of
 
-TRIGGERS = (*REQUESTS, "started", "progressed", "succeeded", "failed", "lost", "expired", "swapped")
+TRIGGERS = (*REQUESTS, "started", "progressed", "succeeded", "failed", "lost", "expired", "swapped", "follow")
 
 AT = RecordMetadata(PARTITION, 9, START_MS, START_MS)
 WORK = set(STEPS)
@@ -60,6 +60,7 @@ LEGAL = {
     "abort": WORK | {ERROR, PENDING},
     "delete": set(PHASES),
     "swapped": set(PHASES),
+    "follow": set(PHASES) - {DELETING},
     **dict.fromkeys(("started", "progressed", "succeeded", "failed", "lost", "expired"), WORK),
 }
 
@@ -89,7 +90,7 @@ def row_in(phase: str) -> Dpu:
 
 @pytest.mark.parametrize(("phase", "name"), list(itertools.product(PHASES, TRIGGERS)))
 def test_every_pair_is_in_the_table_or_refused(phase: str, name: str) -> None:
-    trigger = Trigger(name, AT, attempt=3, kind="transient", serial="other", message="m")
+    trigger = Trigger(name, AT, attempt=3, kind="transient", serial="other", message="m", image="image-2")
     result = transition("d", row_in(phase), trigger)
     legal = phase in LEGAL[name]
     assert ((phase, name) in TRANSITIONS) == legal

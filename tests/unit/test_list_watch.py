@@ -294,6 +294,21 @@ async def test_a_server_that_went_back_is_noticed_by_its_last_object_after_its_v
     assert scene.seen.went_back == [False, True] and scene.seen.nodes == dict.fromkeys(["node-1", *names(10)], "")
 
 
+async def test_a_server_that_went_back_is_noticed_by_any_object_when_its_last_one_is_missing() -> None:
+    scene = Scene()
+    await scene.create("node-1", "node-2")
+    saved = scene.api.save()
+    async with scene.running():
+        await scene.label("node-1", "1")
+        await scene.create("later")
+        await asyncio.sleep(1.0)
+        scene.api.restore(saved)
+        scene.api.faults.refuse(503, "get", times=3)
+        await scene.create(*names(10))
+        await asyncio.sleep(30.0)
+    assert scene.seen.went_back == [False, True] and "later" not in scene.seen.nodes
+
+
 async def test_a_last_object_that_is_missing_is_listed_for_and_no_proof() -> None:
     scene = Scene()
     await scene.create("node-1")
@@ -311,6 +326,16 @@ async def test_a_collection_is_listed_again_once_in_an_hour() -> None:
     async with scene.running():
         await asyncio.sleep(12 * 3_600.0)
     assert 9 <= scene.watch.counts.lists <= 14 and not scene.watch.counts.failures
+
+
+async def test_a_collection_is_listed_again_at_once_when_asked_for() -> None:
+    scene = Scene()
+    scene.watch.list_again()  # nothing runs yet
+    async with scene.running():
+        scene.watch.list_again()
+        await asyncio.sleep(1.0)
+        assert (scene.watch.counts.lists, scene.watch.counts.watches, scene.watch.counts.failures) == (2, 2, 0)
+        assert scene.watch.is_current
 
 
 async def test_a_server_that_went_back_behind_a_stalled_watch_is_noticed() -> None:

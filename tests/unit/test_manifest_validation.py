@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from schemas.resources.dpf import DPF_KINDS, KINDS
 from schemas.resources.dpf.names import PROVISIONING, VERSION
 from schemas.resources.kinds import Kind
-from schemas.resources.validation import unreplaced_variables, validate
+from schemas.resources.patterns import WORDS
+from schemas.resources.validation import schema_of, unreplaced_variables, validate
 
 TEMPLATE = {"bfb": {"name": "jammy"}, "dpuFlavor": "hbn", "nodeEffect": {"drain": True}}
 
@@ -71,7 +72,16 @@ def test_the_given_manifest_stays_as_it_was() -> None:
         ("DPUSet", {"dpuTemplate": {"spec": {**TEMPLATE, "bfb": {}}}}, "spec.dpuTemplate.spec.bfb.name: must be set"),
         ("BFB", {"url": "https://x/y.bfb", "flieName": "y.bfb"}, "spec.flieName: is no field here; fileName is one"),
         ("BFB", {"url": 5}, "spec.url: must be a string, but is 5"),
-        ("BFB", {"url": "ftp://x"}, 'spec.url: must match ^(http|https)://.+$, but is "ftp://x"'),
+        (
+            "BFB",
+            {"url": "ftp://x"},
+            'spec.url: must be an address that begins with http:// or https://, but is "ftp://x"',
+        ),
+        (
+            "DPUDiscovery",
+            {"ipRangeSpec": {"ipRange": {"startIP": "10.0.0.256", "endIP": "10.0.1.0"}}},
+            'spec.ipRangeSpec.ipRange.startIP: must be an IP address, such as 10.0.0.1, but is "10.0.0.256"',
+        ),
         ("DPUCluster", {"type": "static", "maxNodes": 3001}, "spec.maxNodes: must be at most 3000, but is 3001"),
         (
             "DPUDevice",
@@ -87,7 +97,7 @@ def test_the_given_manifest_stays_as_it_was() -> None:
             "DPUSet",
             {"dpuTemplate": {"spec": {**TEMPLATE, "nodeEffect": {"drain": True, "hold": True}}}},
             "spec.dpuTemplate.spec.nodeEffect: "
-            "must have exactly one of taint, noEffect, customLabel, drain, customAction, hold",
+            "must have exactly one of taint, noEffect, customLabel, drain, customAction, hold, neither false nor empty",
         ),
         (
             "DPUSet",
@@ -109,6 +119,34 @@ def test_the_given_manifest_stays_as_it_was() -> None:
 )
 def test_a_fault_is_a_sentence_with_its_path(kind: str, spec: dict[str, Any], line: str) -> None:
     assert faults(kind, spec) == [line]
+
+
+@pytest.mark.parametrize(
+    ("effect", "is_one"),
+    [
+        ({"drain": True, "noEffect": False}, True),
+        ({"customLabel": {"a": "b"}, "hold": False}, True),
+        ({"drain": {}, "customAction": ""}, True),
+        ({"drain": {"automaticNodeReboot": False}}, True),
+        ({"noEffect": False}, False),
+        ({"drain": False}, False),
+        ({"customLabel": {}}, False),
+        ({"drain": True, "taint": {"key": "k", "effect": "NoSchedule"}}, False),
+    ],
+)
+def test_an_effect_that_is_false_or_empty_is_none(effect: dict[str, Any], is_one: bool) -> None:
+    found = faults("DPUSet", {"dpuTemplate": {"spec": {**TEMPLATE, "nodeEffect": effect}}})
+    assert (found == []) == is_one
+
+
+@pytest.mark.parametrize(
+    "bundle", ["https://x/fw.fwpkg", {"MT_0000001665": "https://x/a", "MT_0000000884": "https://x/b"}, None]
+)
+def test_a_bluefield_software_has_one_bundle_or_one_for_each_psid(bundle: Any) -> None:
+    found = completed("BlueFieldSoftware", {"osIso": "https://x/os.iso", "pldmFwBundle": bundle})
+    assert found.get("pldmFwBundle") == bundle
+    assert faults("BlueFieldSoftware", {"osIso": "https://x/os.iso", "pldmFwBundle": {}})
+    assert faults("BlueFieldSoftware", {"osIso": "https://x/os.iso", "pldmFwBundle": {"MT_1": ""}})
 
 
 @pytest.mark.parametrize(
@@ -142,8 +180,49 @@ def test_an_update_is_compared_with_the_older_object() -> None:
     assert faults("BFB", {"url": "https://x/z.bfb"}, spec) == ["spec.url: Value is immutable"]
     assert faults("BFB", spec, spec) == []
     assert faults("BFB", {**spec, "fileName": "a.bfb"}, spec) == []
-    assert faults("DPUFlavor", {"bfcfgParameters": ["A=1"]}, {}) == ["spec: DPUFlavor spec is immutable"]
     assert faults("DPUCluster", {"type": "static", "kubeconfig": "a"}, {"type": "static", "kubeconfig": ""}) == []
+
+
+RESOURCES: dict[str, Any] = {"dpuResources": {"cpu": 4}}
+
+
+@pytest.mark.parametrize(
+    ("field", "fixed"),
+    [
+        ({"dpuMode": "dpu"}, "dpuMode"),
+        ({"bfcfgParameters": ["A=1"]}, "bfcfgParameters"),
+        ({"dpuResources": {"cpu": 5}}, "dpuResources"),
+        ({"systemReservedResources": {"cpu": 1}}, "systemReservedResources"),
+        ({"hostNetworkInterfaceConfigs": [{"portNumber": 0, "mtu": 1500}]}, "hostNetworkInterfaceConfigs"),
+        ({"configFiles": [{"path": "/a", "raw": "b"}]}, "configFiles with type cloud-init (the default)"),
+        ({"grub": {"kernelParameters": ["a"]}}, ""),
+        ({"sysctl": {"parameters": ["a=1"]}}, ""),
+        ({"nvconfig": [{"parameters": ["A=1"]}]}, ""),
+        ({"ovs": {"rawConfigScript": "true"}}, ""),
+        ({"packages": [{"name": "a"}]}, ""),
+        ({"systemdServices": [{"name": "a", "operation": "Start"}]}, ""),
+        ({"containerdConfig": {"registryEndpoint": "https://x"}}, ""),
+        ({"serviceReadiness": {"gate": "OperationalReady"}}, ""),
+        ({"ewNicConfigurations": [{"numVfs": 1, "linkType": "Ethernet"}]}, ""),
+        ({"dma": {"enabled": True}}, ""),
+        ({"scalableFunctions": [{"count": 1}]}, ""),
+        ({"virtualFunctions": [{"count": 1}]}, ""),
+        (
+            {
+                "configFiles": [
+                    {"type": "agent-applied", "path": "/a", "contentFrom": {"configMapKeyRef": {"key": "k"}}}
+                ]
+            },
+            "",
+        ),
+    ],
+)
+def test_some_fields_of_a_flavor_are_edited_in_place(field: dict[str, Any], fixed: str) -> None:
+    """Those that the current release of DPF lets users edit: an added and a removed value is an edit, too."""
+    expected = [f"spec: {fixed} {'are' if ' ' in fixed else 'is'} immutable"] if fixed else []
+    assert faults("DPUFlavor", {**RESOURCES, **field}, RESOURCES) == expected
+    if field.keys() != RESOURCES.keys():
+        assert faults("DPUFlavor", RESOURCES, {**RESOURCES, **field}) == expected
 
 
 def test_a_default_is_no_change() -> None:
@@ -242,3 +321,20 @@ def test_variables_that_nobody_replaced_are_found() -> None:
         "metadata.namespace: has $NAMESPACE, a variable that nobody replaced",
         "spec.url: has $HOST, a variable that nobody replaced",
     ]
+
+
+def test_every_pattern_of_a_spec_is_told_in_words() -> None:
+    found = {pattern for kind in KINDS for pattern in _patterns(schema_of(kind)["properties"]["spec"])}
+    assert found == WORDS.keys()
+
+
+def _patterns(schema: Any) -> Iterator[str]:
+    match schema:
+        case dict():
+            if isinstance(schema.get("pattern"), str):
+                yield schema["pattern"]
+            for part in schema.values():
+                yield from _patterns(part)
+        case list():
+            for part in schema:
+                yield from _patterns(part)

@@ -185,7 +185,14 @@ def test_arguments_name_objects_as_in_kubectl(words: Sequence[str], names: Seque
     assert named_objects(words) == [Named(find_kind("bfb"), name) for name in names]
 
 
-@pytest.mark.parametrize("words", [[], [""], ["bfb/a", "b"], ["bfb/"]])
+def test_arguments_name_several_kinds_as_in_kubectl() -> None:
+    bfb, dpu_set = find_kind("bfb"), find_kind("dpuset")
+    assert named_objects(["bfb,dpusets,bfbs"]) == [Named(bfb), Named(dpu_set)]
+    assert named_objects(["bfb,dpuset", "a"]) == [Named(bfb, "a"), Named(dpu_set, "a")]
+    assert named_objects(["all"]) == [Named(kind) for kind in KINDS]
+
+
+@pytest.mark.parametrize("words", [[], [""], ["bfb/a", "b"], ["bfb/"], ["bfb,,dpuset"], ["all", "a"]])
 def test_other_arguments_are_wrong_usage(words: Sequence[str]) -> None:
     with pytest.raises(click.UsageError):
         named_objects(words)

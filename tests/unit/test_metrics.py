@@ -28,7 +28,7 @@ BOUNDED = {
     "resource",
     "actor", "limiter", "engine", "grpc_code", "grpc_method", "grpc_service", "grpc_type", "kind", "level", "limit",
     "listener", "method", "of", "outcome", "partition", "phase", "python", "rank", "reason", "replica", "result",
-    "role", "roles", "topic", "version", "zone",
+    "role", "roles", "status", "topic", "version", "zone",
 }  # fmt: skip
 USUAL = "grpc_server_handling_seconds"
 """A histogram whose name other programs have established."""

@@ -33,12 +33,17 @@ from tests.support.derivations import Derived, content, full, key, row
 
 C, D = key(DPU_CLUSTER, "c"), key(DPU_CLUSTER, "d")
 CLUSTERS = {C: row(labels={"x": "1"}), D: row(labels={"x": "2"})}
+CHILDREN = (CIDR_POOL, IP_POOL, NETWORK_ATTACHMENT, SERVICE_CHAIN_SET, SERVICE_INTERFACE_SET)
 ONLY_C = {"dpuClusterSelector": {"matchLabels": {"x": "1"}}}
 
 
+def networks(derived: Derived) -> list[Wanted]:
+    """The objects that are made from networks, interfaces and chains."""
+    return [each for each in derived.derivation.in_clusters.claims.winners.values() if each.at.kind in CHILDREN]
+
+
 def in_clusters(kind: str, found: Resource) -> list[Wanted]:
-    derived = Derived(CLUSTERS | {key(kind, "one"): found})
-    return [*derived.derivation.in_clusters.claims.winners.values()]
+    return networks(Derived(CLUSTERS | {key(kind, "one"): found}))
 
 
 def one(kind: str, spec: dict[str, Any], **fields: Any) -> Wanted:
@@ -101,7 +106,7 @@ def test_a_subnet_becomes_an_ip_pool_of_another_name_if_the_user_gives_one() -> 
 def test_a_pool_that_cannot_be_derived_has_a_fault(spec: dict[str, Any], fault: str) -> None:
     derived = Derived(CLUSTERS | {key(DPU_SERVICE_IPAM, "one"): row(spec)})
     assert fault in derived.derivation.in_clusters.faults[key(DPU_SERVICE_IPAM, "one")]
-    assert derived.derivation.in_clusters.claims.winners == {}
+    assert networks(derived) == []
 
 
 @pytest.mark.parametrize(
@@ -143,7 +148,7 @@ def test_clusters_get_and_lose_objects_as_their_labels_change() -> None:
     derived = Derived(CLUSTERS | {key(DPU_SERVICE_NAD, "one"): row({"resourceType": "vf"} | ONLY_C)})
 
     def sources() -> list[str]:
-        return [each.at.source for each in derived.derivation.in_clusters.claims.winners.values()]
+        return [each.at.source for each in networks(derived)]
 
     assert sources() == [cluster_source(C)]
     derived.apply({D: row(labels={"x": "1"})})
@@ -155,16 +160,16 @@ def test_clusters_get_and_lose_objects_as_their_labels_change() -> None:
 def test_the_chain_of_a_deployment_reaches_each_cluster_and_stays_while_a_template_is_missing() -> None:
     derived = deployed()
     derived.apply(CLUSTERS)
-    found = [each.at.kind for each in derived.derivation.in_clusters.claims.winners.values()]
+    found = [each.at.kind for each in networks(derived)]
     assert sorted(found) == [SERVICE_CHAIN_SET] * 2 + [SERVICE_INTERFACE_SET] * 2
     chain = next(each for each in derived.derivation.wanted() if each.at.kind == DPU_SERVICE_CHAIN)
     derived.apply({chain.at.key: chain.as_row(5)})
     derived.apply({key(DPU_SERVICE_TEMPLATE, "hbn"): None})
     assert derived.derivation.holds(key(DPU_DEPLOYMENT, "dep"))
-    found = [each.at.kind for each in derived.derivation.in_clusters.claims.winners.values()]
+    found = [each.at.kind for each in networks(derived)]
     assert found == [SERVICE_CHAIN_SET] * 2
     derived.apply({key(DPU_SERVICE_TEMPLATE, "hbn"): template("hbn", helmChart={"source": {"version": "9"}})})
-    names = {each.at.name for each in derived.derivation.in_clusters.claims.winners.values()}
+    names = {each.at.name for each in networks(derived)}
     assert chain.at.name in names
 
 

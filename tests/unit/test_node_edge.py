@@ -37,7 +37,7 @@ def node(
         creation_timestamp=datetime.fromtimestamp(created_s, UTC),
         labels=({RACK_LABEL: zone} if zone else {}) | dict(labels),
     )
-    return Node(metadata, NodeStatus([NodeAddress("InternalIP", address) for address in addresses]))
+    return Node(metadata, status=NodeStatus([NodeAddress("InternalIP", address) for address in addresses]))
 
 
 def edge(made: Plane, name: str = "r1", rules: NodeRules = RULES) -> NodeEdge:
@@ -99,6 +99,27 @@ async def test_a_burst_joins_in_few_records_and_a_repeated_list_states_nothing()
         await asyncio.sleep(5)
         assert (count(made, NodesJoined), count(made, NodesLeft)) == (4, 0)
         assert (found.joined, found.left) == (2_000, 0)
+
+
+async def test_a_node_that_joined_by_a_late_record_of_an_earlier_process_leaves_after_another_list() -> None:
+    async with plane(1) as made:
+        await made.start("r1", "api")
+        found = edge(made)
+        asked = []
+
+        def list_again() -> None:
+            asked.append(zones_of(made))
+            list_of(found, node("n0", "z1"))
+
+        found.list_again = list_again
+        list_of(found, node("n0", "z1"))
+        await made.until(lambda: zones_of(made) == {"east/n0": "z1"})
+        late = NodesJoined(found._envelope("z1"), "z1", ["east/n1"], [1_600_000_000_000], ["u9"], b"", b"", [], [])
+        await made.replicas["r1"].submit(made.replicas["r1"].partition_for(ZONES, "z1"), b"z1", late, timeout_s=10.0)
+        assert set(zones_of(made)) == {"east/n0", "east/n1"}
+        await made.until(lambda: zones_of(made) == {"east/n0": "z1"}, timeout_s=LATE_S + 2 * LATE_CHECK_S)
+        await asyncio.sleep(2 * LATE_S)
+        assert len(asked) == 1, "one list is enough: later records cannot land"
 
 
 @pytest.mark.parametrize("is_deleted", [True, False])

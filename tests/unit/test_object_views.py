@@ -8,14 +8,15 @@ from collections.abc import Mapping
 import pytest
 
 from deploy.cli.plan_steps import plan_lines
-from deploy.cli.resource_status import cause_lines, child_lines
+from deploy.cli.resource_status import cause_lines, child_lines, observation_lines
 from projections.resources import views
 from projections.resources.conditions.causes import conditions_of
-from projections.resources.conditions.world import Observation, World
+from projections.resources.conditions.world import World
 from projections.resources.forecast import Forecast
 from projections.resources.kinds import BFB, DPU, DPU_CLUSTER, DPU_DEVICE, DPU_FLAVOR, DPU_SERVICE, DPU_SET
-from projections.resources.plan import Action, Step
-from projections.resources.state import Resource, Rows
+from projections.resources.observation import Observation
+from projections.resources.plan import Action, PlanStep
+from projections.resources.state import Placement, Resource, ResourcesChange, Rows
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.deployments import deployed
 from tests.support.derivations import SOURCE, Derived, device, dpu_set, key, row
@@ -39,6 +40,8 @@ def test_a_derived_object_has_an_owner_an_identity_and_the_time_since_when_it_fo
     found = shown(D0, world(derived))
     assert (found.owner, found.is_derived, found.row.created_ms) == (key(DPU_SET, "new"), True, 7)
     assert shown(D0, world(fleet(d0=device("a", created_ms=7)))) == found, "the same in every process"
+    derived.state.evolve(ResourcesChange(placements={D0: Placement("rack7", 3, since_ms=9)}))
+    assert shown(D0, world(derived)).row.created_ms == 9, "it was selected later than its device was stated"
     derived.apply({key(DPU_SET, "new"): None})
     assert views.view(D0, world(derived)) is None
     derived.apply({key(DPU_SET, "new"): row(json.loads(dpu_set().spec), uid="another")})
@@ -131,7 +134,7 @@ def test_the_children_of_a_deployment_are_of_several_kinds() -> None:
     assert shown(child, world(derived)).owner == name
 
 
-def forecast(rows: Mapping[str, Resource], change: Rows) -> list[Step]:
+def forecast(rows: Mapping[str, Resource], change: Rows) -> list[PlanStep]:
     found = Forecast(rows, change)
     while not found.advance():
         pass
@@ -176,3 +179,17 @@ def test_causes_are_indented_by_depth() -> None:
 def test_a_derivation_without_objects_has_no_views() -> None:
     empty = Derived()
     assert views.view(D0, world(empty)) is None and not views.labels(D0, world(empty))
+
+
+def test_an_observation_shows_times_as_times_and_says_what_an_ordinal_counts() -> None:
+    fields = {"ready": False, "sinceMs": 1_700_000_000_000, "scannedMs": 0, "ordinal": 3, "zone": "rack7"}
+    found = pb.Resource(observation=pb.ResourceObservation(fields=json.dumps(fields), observer="zone/rack7"))
+    *lines, reported = observation_lines(found)
+    assert lines == [
+        "ordinal in the zone: 3",
+        "ready: false",
+        "scannedMs: 0",
+        "since: 2023-11-14T22:13:20.000Z",
+        "zone: rack7",
+    ]
+    assert reported.startswith("reported by zone/rack7")

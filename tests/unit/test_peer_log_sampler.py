@@ -76,7 +76,7 @@ def test_the_logs_of_a_process_are_sampled_and_suppressed_lines_are_counted(
 
 def test_modules_with_peers_name_the_peer_in_each_line() -> None:
     """A line of these modules is caused by a peer, unless it is one of those listed."""
-    ours = {"zone %s: report", "zones frozen", "zones thawed", "connections not accepted"}
+    ours = {"zone %s: report", "zone %s: network report", "zones frozen", "zones thawed", "connections not accepted"}
     folders = ("drivers/relays", "drivers/wire/websocket.py", "drivers/wire/bounded_listener.py", "commands/rpc")
     found = [path for path in sources("drivers", "commands") if any(each in str(path) for each in folders)]
     assert all(any(each in str(path) for path in found) for each in folders)

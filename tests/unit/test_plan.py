@@ -14,6 +14,7 @@ from projections.resources.kinds import (
     BFB,
     DPU_DEPLOYMENT,
     DPU_DEVICE,
+    DPU_FLAVOR,
     DPU_FLAVOR_TEMPLATE,
     DPU_NODE,
     DPU_SERVICE,
@@ -22,7 +23,7 @@ from projections.resources.kinds import (
     DPU_SERVICE_TEMPLATE,
     DPU_SET,
 )
-from projections.resources.plan import Action, Step, plan
+from projections.resources.plan import Action, PlanStep, plan
 from projections.resources.state import Resource, ResourcesState
 from schemas.resources.dpf.dpu import OUTDATED_REASONS
 from schemas.resources.dpf.names import DPU_NODE_NAME
@@ -31,14 +32,14 @@ from tests.support.derivations import Derived, device, dpu_set, full, key, row
 from tests.unit.test_derivation_properties import changes
 
 
-def planned(derived: Derived, rows: Mapping[str, Resource | None]) -> list[Step]:
+def planned(derived: Derived, rows: Mapping[str, Resource | None]) -> list[PlanStep]:
     """The plan of these changes, which are not applied to `derived`."""
     after = ResourcesState()
     after.apply({**derived.state.objects.rows, **rows})
     return plan((derived.state, derived.derivation), (after, full(after)))
 
 
-def texts(steps: list[Step]) -> list[str]:
+def texts(steps: list[PlanStep]) -> list[str]:
     return [step.text.rsplit("-", 1)[0] if step.action >= Action.ATTACH else step.text for step in steps]
 
 
@@ -59,6 +60,23 @@ def test_a_new_image_reflashes_the_dpus_of_its_set_in_order_of_names() -> None:
     assert [step.text for step in steps] == ["reflash DPU dpf/h1-d1", "reflash DPU dpf/h2-d2"]
     assert steps[0].changes == {"bfb": ("v1", "v2")}
     assert steps[0].owner == key(DPU_SET, "rack1")
+
+
+def test_a_flavor_and_an_image_that_are_edited_in_place_reflash_the_dpus_that_have_them() -> None:
+    rows = {key(DPU_FLAVOR, "flavor"): row({"sysctl": {"parameters": ["a=1"]}}), key(BFB, "v1"): row({"url": "a"})}
+    derived = fleet()
+    derived.apply(rows)
+    derived.apply({key(DPU_SET, "rack0"): dpu_set("v2", dpuNodeSelector={"matchLabels": {"rack": "0"}})})
+    changed = {"sysctl": {"parameters": ["a=2"]}, "serviceReadiness": {"gate": "OperationalReady"}}
+    steps = planned(derived, {key(DPU_FLAVOR, "flavor"): row(changed), key(BFB, "v1"): row({"url": "b"})})
+    flavor = {"dpuFlavor.sysctl": ({"parameters": ["a=1"]}, {"parameters": ["a=2"]})}
+    assert [(step.text, step.changes) for step in steps] == [
+        ("reflash DPU dpf/h0-d0", flavor),
+        ("reflash DPU dpf/h1-d1", {"bfb.url": ("a", "b")} | flavor),
+        ("reflash DPU dpf/h2-d2", {"bfb.url": ("a", "b")} | flavor),
+    ]
+    only_gate = {"sysctl": {"parameters": ["a=1"]}, "serviceReadiness": {"gate": "OperationalReady"}}
+    assert planned(derived, {key(DPU_FLAVOR, "flavor"): row(only_gate)}) == []
 
 
 def test_values_and_templates_of_flavors_reflash_the_devices_that_have_them() -> None:

@@ -66,11 +66,11 @@ def test_hardware_implies_applied_and_received_and_deleted_dpus_do_not_count() -
 def test_a_zone_counts_its_present_dpus_only() -> None:
     """A deleted DPU once hid one that lags, and a new DPU counted only after its first report."""
     installs = reported((7, {}, {9: {0, 2, 9}}))
-    shown = zone_views.installs("z", zone_of(dpu(0), dpu(1), dpu(9)), installs, 1)
+    shown = zone_views.installs("z", zone_of(dpu(0), dpu(1), dpu(9)), FleetState(1), installs, 1)
     (found,) = shown.installs
     assert (found.dpus, found.received, found.applied, found.in_hardware) == (3, 2, 2, 2)
     assert {milestone.permille for milestone in found.milestones} == {500} and shown.lagging == ("d1",)
-    (found,) = zone_views.installs("z", zone_of(dpu(0), dpu(2)), installs, 1).installs
+    (found,) = zone_views.installs("z", zone_of(dpu(0), dpu(2)), FleetState(1), installs, 1).installs
     assert (found.dpus, found.in_hardware) == (2, 2)
     assert {milestone.permille for milestone in found.milestones} == {500, 990, 999, 1000}
 

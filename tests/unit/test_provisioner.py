@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from drivers.backends.bmc import Reading
+from drivers.backends.bmc import Reading, Task
 from drivers.backends.simulated_bmc import BmcFaults, SimulatedBmc, SimulatedBmcs
+from drivers.images.tokens import Claims, Tokens
 from drivers.provisioning.provisioner import Provisioner, ProvisionerSettings
 from drivers.timers import Timers
 from projections.zones.dpus.phases import (
@@ -354,6 +355,42 @@ async def test_a_failure_with_a_huge_message_of_the_device_is_recorded() -> None
         await made.request("d", "provision", "image-1")
         await made.until(lambda: made.dpu("d").phase == ERROR)
         assert made.dpu("d").message.startswith("task: drain-") and len(made.dpu("d").message) == 253
+
+
+async def test_no_token_that_a_device_repeats_is_in_a_record_or_a_log_line(caplog: pytest.LogCaptureFixture) -> None:
+    token = Tokens(b"k" * 32).issue(
+        Claims("local/DPU.provisioning.dpu.nvidia.com/dpf/d", "image-1/0123456789", 1 << 40)
+    )
+    url = f"https://images:8443/images/{token}/bfb/??image.bfb,bfcfg/d?/bfb-to-install"
+
+    class Repeating(SimulatedBmc):
+        async def open(self, token: int) -> Reading:
+            return self._repeated(await super().open(token))
+
+        async def read(self, token: int) -> Reading:
+            return self._repeated(await super().read(token))
+
+        async def start(self, token: int, action: str, image: str, of: str = "") -> Task:
+            return (await super().start(token, action, image, of))._replace(id=f"{action} {url}")
+
+        def _repeated(self, found: Reading) -> Reading:
+            tasks = (task._replace(id=f"{task.action} {url}", message=f"no image at {url}") for task in found.tasks)
+            return found._replace(boot_id=url, tasks=tuple(tasks))
+
+    caplog.set_level("DEBUG")
+    async with plane() as made:
+        await made.add("p1")
+        bmcs = devices(made)
+        clock, faults = asyncio.get_running_loop().time, QUIET._replace(fail=1.0)
+        bmcs.devices["d"] = Repeating("", now_s=clock, rng=made.rng(), faults=faults)
+        provisioner(made, "p1", bmcs)
+        await made.register("d")
+        await made.request("d", "provision", "image-1")
+        await made.until(lambda: made.dpu("d").phase == ERROR)
+        row = made.dpu("d")
+        assert "no image at https://images:8443/images/[token]/bfb" in row.message
+        assert "WyJ" not in f"{row} {caplog.text}"
+        assert not any("WyJ" in str(vars(line)) for line in caplog.records)
 
 
 async def test_hanging_devices_do_not_delay_others() -> None:

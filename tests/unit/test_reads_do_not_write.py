@@ -29,7 +29,7 @@ from projections.forwarding.zones_to_fleet import forward, is_forwarded
 from projections.installs.fold import InstallsFold, InstallsState
 from projections.installs.views import laggards, zone_progress
 from projections.memo import Memo
-from projections.views import dry_runs, explanations, nodes, zones
+from projections.views import dry_runs, explanations, nodes, staging, zones
 from projections.zones.dpus import views as dpu_views
 from projections.zones.fold import ZonesFold, ZonesState
 from projections.zones.rows import Dpu
@@ -97,6 +97,10 @@ def read_fleet(state: FleetState) -> None:
             tables.earliest_since(state, zone, since)
         list(zones.rules(now))
         zones.view(zone, zones_state, state)
+        for stage in state.stages_of(zone):
+            tables.snapshot(state, zone, stage)
+            tables.delta(state, zone, max(now.version - 4, 0), stage)
+        staging.stage_sentence(zone, "d", state)
         zones.frozen(zone, zones_state, state, installs_state, 1)
         state.is_frozen(zone)
     for name in [*state.members.rows]:
@@ -123,7 +127,7 @@ def read_zones(state: ZonesState) -> None:
         is_forwarded(state, mark, 5)
     for zone in ("nowhere", *state.zones()):
         zones.view(zone, state, fleet)
-        zones.installs(zone, state, installs, 1)
+        zones.installs(zone, state, fleet, installs, 1)
     for name, dpu in state.dpus.rows.items():
         dpu_views.view(name, dpu)
     list(dpu_views.named(state, is_wanted=lambda _: True, phase="", stuck=True))

@@ -393,10 +393,10 @@ class SlowTables(Tables):
 
     read = 0
 
-    def current(self, zone: str, since: int) -> CurrentTable:
+    def current(self, zone: str, since: int, stage: int = 0) -> CurrentTable:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
-        now = super().current(zone, since)
+        now = super().current(zone, since, stage)
         loop.take(0.0 if now.version == self.read else 0.1)
         self.read = now.version
         return now

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from projections.resources.conditions.causes import blocked_by, conditions_of
-from projections.resources.conditions.condition import Condition
-from projections.resources.conditions.world import Observation, World
+from projections.resources.conditions.condition import BLAMES_MAX, Condition
+from projections.resources.conditions.world import World
 from projections.resources.kinds import (
     BFB,
     DPU,
@@ -25,7 +25,9 @@ from projections.resources.kinds import (
     DPU_SERVICE_TEMPLATE,
     DPU_SET,
 )
+from projections.resources.observation import Observation
 from projections.resources.state import Resource
+from schemas.resources.dpf.names import OWNING_DEPLOYMENT
 from tests.support.deployments import deployed, parts
 from tests.support.derivations import Derived, device, dpu_set, key, row
 
@@ -55,7 +57,7 @@ def fleet(**objects: Resource | None) -> Derived:
         key(DPU_DEVICE, "d0"): device("a"),
         key(DPU_SET, "new"): dpu_set(created_ms=5),
     }
-    kinds = {"image": BFB, "flavor": DPU_FLAVOR, "a": DPU_NODE, "d0": DPU_DEVICE}
+    kinds = {"image": BFB, "flavor": DPU_FLAVOR, "a": DPU_NODE, "b": DPU_NODE, "d0": DPU_DEVICE}
     rows |= {key(kinds.get(name, DPU_SET), name): found for name, found in objects.items()}
     return Derived({name: found for name, found in rows.items() if found is not None})
 
@@ -126,9 +128,81 @@ def test_a_device_without_a_host_says_why(objects: dict[str, Any], message: str)
     assert found.message == message
 
 
+def test_devices_with_one_serial_number_blame_each_other() -> None:
+    derived = fleet()
+    derived.apply({key(DPU_DEVICE, "d1"): device("a", serial="t")})
+    assert one(conditions_of(key(DPU_DEVICE, "d0"), world(derived))).holds
+    derived.apply({key(DPU_DEVICE, "d1"): device("a")})
+    found = one(conditions_of(key(DPU_DEVICE, "d0"), world(derived)), "SerialNumberUnique")
+    assert (found.reason, found.message) == ("Error", "DPUDevice dpf/d1 has the serial number of DPUDevice dpf/d0")
+    derived.apply({key(DPU_DEVICE, "d1"): None})
+    assert one(conditions_of(key(DPU_DEVICE, "d0"), world(derived))).holds
+
+
+def test_devices_without_a_serial_number_are_not_one_card() -> None:
+    derived = fleet(d0=device("a", serial=""))
+    derived.apply({key(DPU_DEVICE, "d1"): device("a", serial="")})
+    assert one(conditions_of(key(DPU_DEVICE, "d0"), world(derived))).holds
+
+
+def test_a_serial_number_of_a_whole_fleet_names_a_few_devices_and_counts_the_others() -> None:
+    derived = fleet()
+    derived.apply({key(DPU_DEVICE, f"e{number:03}"): device("a") for number in range(100)})
+    found = one(conditions_of(key(DPU_DEVICE, "d0"), world(derived)), "SerialNumberUnique")
+    assert len(found.blames) == BLAMES_MAX and found.more == 100 - BLAMES_MAX
+    assert found.message.endswith("has the serial number of DPUDevice dpf/d0; and 97 more")
+
+
 def test_a_host_blames_listed_devices_that_do_not_exist() -> None:
     found = one(conditions_of(key(DPU_NODE, "a"), world(fleet(a=row({"dpus": [{"name": "d1"}]})), DPU_a_d0=READY)))
     assert (found.reason, found.message) == ("Error", "DPUDevice dpf/d1 does not exist")
+
+
+LISTED = {"dpus": [{"name": "d0"}]}
+
+
+@pytest.mark.parametrize(
+    ("objects", "blamed", "message"),
+    [
+        ({"a": row({"dpus": [{"name": "d1"}]})}, (DPU_DEVICE, "d1"), "DPUDevice dpf/d1 does not exist"),
+        (
+            {"a": row({"dpus": [{"name": "d0"}] * 3})},
+            (DPU_NODE, "a"),
+            "DPUNode dpf/a lists DPUDevice dpf/d0 3 times",
+        ),
+        (
+            {"a": row(LISTED), "d0": device("b"), "b": row()},
+            (DPU_NODE, "b"),
+            "DPUDevice dpf/d0 belongs to DPUNode dpf/b, not to DPUNode dpf/a",
+        ),
+        (
+            {"a": row(LISTED), "d0": device("b")},
+            (DPU_NODE, "b"),
+            "DPUDevice dpf/d0 belongs to DPUNode dpf/b, not to DPUNode dpf/a",
+        ),
+        (
+            {"a": row(LISTED, created_ms=2), "d0": row(), "b": row(LISTED)},
+            (DPU_NODE, "b"),
+            "DPUDevice dpf/d0 belongs to DPUNode dpf/b, not to DPUNode dpf/a",
+        ),
+    ],
+)
+def test_a_host_says_which_listed_devices_are_not_its_own(
+    objects: dict[str, Any], blamed: tuple[str, str], message: str
+) -> None:
+    seen = world(fleet(**objects), DPU_a_d0=READY, DPU_b_d0=READY)
+    found = one(conditions_of(key(DPU_NODE, "a"), seen), "InvalidDPUDetails")
+    assert (found.status, found.reason, found.message) == ("True", "Error", message)
+    assert [each.key for each in found.blames] == [key(*blamed)]
+    assert one(conditions_of(key(DPU_NODE, "a"), seen)).status == "False"
+
+
+@pytest.mark.parametrize("host", [row(), row(LISTED), row({"dpus": 1})])
+def test_a_host_that_lists_its_own_devices_has_no_invalid_details(host: Resource) -> None:
+    seen = world(fleet(a=host), DPU_a_d0=READY)
+    found = one(conditions_of(key(DPU_NODE, "a"), seen), "InvalidDPUDetails")
+    assert (found.status, found.reason) == ("False", "Success")
+    assert one(conditions_of(key(DPU_NODE, "a"), seen)).holds
 
 
 def test_messages_name_three_objects_and_count_the_others() -> None:
@@ -150,6 +224,8 @@ def test_a_deployment_leads_down_to_the_object_that_is_to_blame() -> None:
         "DPUSet dpf/dep-all waits for BFB dpf/image and 1 more",
         "  BFB dpf/image has not been downloaded yet (the image store reports it) *",
     ]
+    services = one(conditions_of(key(DPU_DEPLOYMENT, "dep"), world(deployed())), "DPUServicesReady").message
+    assert " is not ready: no DPUCluster exists that DPUService dpf/" in services
     roots = {each.key for each in blocked_by(key(DPU_DEPLOYMENT, "dep"), seen) if each.is_root}
     assert key(BFB, "image") in roots
 
@@ -245,3 +321,43 @@ def test_a_credential_request_waits_for_its_cluster() -> None:
     derived = Derived({request: row({"targetCluster": {"name": "c", "namespace": "dpf"}})})
     found = one(conditions_of(request, world(derived)), "ServiceAccountReconciled")
     assert found.message == "DPUCluster dpf/c does not exist"
+
+
+def test_an_object_that_is_being_deleted_says_what_keeps_it() -> None:
+    image = one(conditions_of(key(BFB, "image"), world(fleet(image=row(deleted_ms=3)), BFB_image=READY)))
+    assert (image.reason, image.message) == ("AwaitingDeletion", "BFB dpf/image is in use by DPUSet dpf/new")
+    child = row(labels={OWNING_DEPLOYMENT: "dpf_dep"})
+    rows = {key(DPU_DEPLOYMENT, "dep"): row({"dpus": {}}, deleted_ms=3), key(DPU_SERVICE, "fw-x"): child}
+    found = one(conditions_of(key(DPU_DEPLOYMENT, "dep"), world(Derived(rows))))
+    assert found.message == "DPUDeployment dpf/dep waits until DPUService dpf/fw-x is deleted"
+    flavor = conditions_of(key(DPU_FLAVOR, "f"), world(Derived({key(DPU_FLAVOR, "f"): row()})))
+    assert flavor == (), "the kind has no conditions"
+
+
+def test_an_object_that_is_being_deleted_blames_the_objects_that_use_it() -> None:
+    deleted = world(fleet(image=row(deleted_ms=3)))
+    assert chain(key(BFB, "image"), deleted)[0] == "BFB dpf/image is in use by DPUSet dpf/new"
+    assert "BFB dpf/image is being deleted" not in "\n".join(chain(key(BFB, "image"), deleted))
+    assert chain(key(DPU_SET, "new"), deleted)[0] == "BFB dpf/image is being deleted *"
+
+
+def test_a_set_whose_selector_matches_nothing_is_ready_and_says_so() -> None:
+    ready = one(conditions_of(key(DPU_SET, "new"), world(fleet(a=None, d0=None), BFB_image=READY)))
+    message = "DPUSet dpf/new has no DPU: its selectors match no DPUDevice of a DPUNode"
+    assert (ready.status, ready.message) == ("True", message)
+
+
+@pytest.mark.parametrize(
+    ("sets", "message"),
+    [
+        (("one",), "DPUDeployment dpf/dep has no DPU: the selectors of its DPUSets match no DPUDevice of a DPUNode"),
+        (("one", "all"), "DPUSet dpf/dep-one has no DPU"),
+        (("all",), ""),
+    ],
+)
+def test_a_ready_deployment_says_which_of_its_sets_have_no_dpu(sets: tuple[str, ...], message: str) -> None:
+    nothing = {"dpuNodeSelector": {"matchLabels": {"rack": "none"}}}
+    found = [{"nameSuffix": name} | (nothing if name != "all" else {}) for name in sets]
+    derived = deployed(dpus={"bfb": "image", "flavor": "flavor", "dpuSets": found}, services={}, serviceChains=None)
+    ready = one(conditions_of(key(DPU_DEPLOYMENT, "dep"), world(derived, BFB_image=READY, DPU_a_d0=READY)))
+    assert (ready.status, ready.message) == ("True", message)

@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import invariant, rule
+from hypothesis.stateful import invariant, precondition, rule
 
 from projections.resources.state import ResourcesState
 from schemas.events import ResourcesDeleted
@@ -28,6 +28,9 @@ SOMETIMES = Sometimes(
     "a deleted object could not change",
     "a deleted object stayed for its referrers",
     "a deleted object went with its last referrer",
+    "an observation changed",
+    "an observation was removed",
+    "a report began elsewhere than the last one ended",
     *DELIVERIES,
 )
 
@@ -37,6 +40,8 @@ class Model:
 
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str], dict[str, Any]] = {}
+        self.observed: dict[str, str] = {}
+        self.mark = 0
 
     def apply(self, kind: str, name: str, spec: str, expected: int) -> str:
         found = self.objects.get((kind, name))
@@ -64,6 +69,10 @@ class Model:
         while gone := [at for at, each in self.objects.items() if each["deleted"] and not self.is_used(*at)]:
             for at in gone:
                 del self.objects[at]
+
+    def used(self) -> list[str]:
+        """The images that a DPUSet uses, sorted."""
+        return sorted(name for kind, name in self.objects if self.is_used(kind, name))
 
     def is_used(self, kind: str, name: str) -> bool:
         specs = [json.loads(each["spec"]) for (of, _), each in self.objects.items() if of == DPU_SET]
@@ -102,12 +111,53 @@ class ResourcesMachine(DeliveredMachine):
 
     @rule(kind=st.sampled_from([BFB, DPU_SET]), names=st.lists(NAMES, min_size=1, unique=True))
     def delete(self, kind: str, names: list[str]) -> None:
+        self.delete_all(kind, names)
+
+    def delete_all(self, kind: str, names: list[str]) -> None:
         waiting = {at for at, each in self.model.objects.items() if each["deleted"]}
         self.log.append(self.log.deleted([kind], names))
         self.model.delete(kind, *names)
         left = {at for at, each in self.model.objects.items() if each["deleted"]}
         SOMETIMES.saw("a deleted object stayed for its referrers", len(left - waiting))
         SOMETIMES.saw("a deleted object went with its last referrer", kind == DPU_SET and len(waiting - left))
+
+    @rule(
+        name=NAMES,
+        text=st.sampled_from(["", '{"ready":true}', "{}"]),
+        begin=st.integers(-1, 2),
+        size=st.integers(-1, 2),
+    )
+    def observe(self, name: str, text: str, begin: int, size: int) -> None:
+        """An observation; if `begin` is not negative, a report of zones partition 1, which mostly begins where the last
+        one ended."""
+        before, mark = dict(self.model.observed), self.model.mark
+        first = mark + (begin - 1 if begin else 0)
+        cause = {"cause_partition": 1, "from_offset": first, "to_offset": first + size} if begin >= 0 else {}
+        outcome = self.log.observe(BFB, name, text, **cause)
+        if cause and (first != mark or size < 0):
+            assert outcome.code == "refused"
+            SOMETIMES.saw("a report began elsewhere than the last one ended", first != mark)
+            return
+        self.model.mark += size if cause else 0
+        self._observed([name], text)
+        assert outcome.code == ("unchanged" if before == self.model.observed else "done")
+
+    def _observed(self, names: list[str], text: str) -> None:
+        for name in names:
+            SOMETIMES.saw("an observation was removed", not text and name in self.model.observed)
+            SOMETIMES.saw("an observation changed", bool(text) and self.model.observed.get(name, text) != text)
+            if text:
+                self.model.observed[name] = text
+            else:
+                self.model.observed.pop(name, None)
+
+    @precondition(lambda self: self.model.used())
+    @rule(data=st.data())
+    def change_a_used_image(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(self.model.used()))
+        self.delete_all(BFB, [name])
+        self._apply(BFB, name, bfb("1"), -1)
+        self.delete_all(DPU_SET, data.draw(st.lists(NAMES, unique=True)) or [name])
 
     def another(self) -> ResourcesDeleted:
         return self.log.deleted([BFB], ["a"])
@@ -121,11 +171,17 @@ class ResourcesMachine(DeliveredMachine):
             for _, kind, _, name in [key.split("/")]
         } == self.model.objects
 
+        observed = {key.rpartition("/")[2]: row.observation for key, row in self.log.state.observed.rows.items()}
+        assert observed == self.model.observed
+        assert self.log.state.observed_before(1) == self.model.mark
+
     @invariant()
     def indexes_follow_from_the_rows(self) -> None:
         copy = ResourcesState()
         copy.objects.load(self.log.state.objects.rows.items())
+        copy.observed.load(self.log.state.observed.rows.items())
         copy.rederive()
+        assert copy.seen == self.log.state.seen
         for name in ("by_kind", "referrers"):
             kept, derived = getattr(self.log.state, name), getattr(copy, name)
             assert {key: set(found) for key, found in kept.items()} == {
@@ -136,7 +192,7 @@ class ResourcesMachine(DeliveredMachine):
         self.log.delivered.check_replicas()
 
 
-TestResourcesMachine = sized(ResourcesMachine, 30, 40, SOMETIMES)
+TestResourcesMachine = sized(ResourcesMachine, 40, 40, SOMETIMES)
 
 
 def test_the_namespace_is_part_of_the_identity() -> None:

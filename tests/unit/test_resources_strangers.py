@@ -11,12 +11,12 @@ import pytest
 from commands.requests.resources import check_object
 from eventstore.folding.fold import Outcome
 from projections.pages import page
-from projections.resources import fold, state
+from projections.resources import fold, removals, state
 from projections.resources.json_limits import _TOKEN, DIGITS_MAX, NESTING_MAX, fault_of_limits
 from projections.resources.references import SERVICES
 from projections.resources.state import targets
 from schemas.api import dpuplane_pb2 as pb
-from tests.support.resources import BFB, DPU_SET, EAST, NAMESPACE, DeliveredResources, bfb
+from tests.support.resources import BFB, DPU_SET, EAST, NAMESPACE, DeliveredResources, bfb, dpu_set
 
 COMPARED_MAX = 20
 """Comparisons for each reference. A search through the references would need hundreds."""
@@ -87,7 +87,7 @@ class CountedKey(str):
 def test_the_removal_of_deleted_objects_compares_each_reference_a_bounded_number_of_times(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module in (fold, state):
+    for module in (removals, state):
         monkeypatch.setattr(module, "targets", lambda *about: tuple(map(CountedKey, targets(*about))))
     log = DeliveredResources()
     templates, deployments = [f"t{number}" for number in range(1_000)], [f"d{number}" for number in range(20)]
@@ -130,6 +130,20 @@ def test_a_request_about_an_object_of_a_cluster_is_refused_before_anything_is_ap
     checked = check_object(given, log.row(BFB, "image", EAST))
     assert checked.faults == ("metadata.name: image belongs to a Kubernetes cluster, which alone may change it",)
     assert checked.is_refused_by_known
+
+
+def test_a_change_of_an_object_in_deletion_is_refused_for_the_deletion_alone() -> None:
+    log = DeliveredResources()
+    log.apply(BFB, "image", bfb("1"))
+    log.apply(DPU_SET, "user", dpu_set("image"))
+    log.delete(BFB, "image")
+    changed = pb.ResourceSpec(kind=BFB, namespace=NAMESPACE, name="image", spec=bfb("2"))
+    checked = check_object(changed, log.row(BFB, "image"))
+    waits = "metadata.name: image is being deleted, and waits for the objects that use it; apply it again afterwards"
+    assert (checked.faults, checked.is_refused_by_known) == ((waits,), True)
+    faulty = check_object(pb.ResourceSpec(kind=BFB, namespace=NAMESPACE, name="image"), log.row(BFB, "image"))
+    assert faulty.faults[-1] == waits and len(faulty.faults) > 1, "faults of the manifest itself stay to be mended"
+    assert not faulty.is_refused_by_known
 
 
 def test_the_longest_key_that_the_fold_accepts_can_begin_a_page() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
@@ -15,7 +14,7 @@ import pytest
 from drivers.kubernetes.observed import ObservedObjects
 from drivers.kubernetes.request_budget import RequestBudget
 from drivers.kubernetes.writer import ATTEMPTS, PROBE_S, RECOVERY_S, SLOW_RETRY_S, Plan, Request, Wait, Writer
-from projections.kubernetes.object_cache import ObjectCache, named_objects
+from projections.kubernetes.object_cache import named_objects
 from schemas.kubernetes.api import ApiError
 from schemas.kubernetes.objects import Custom
 from schemas.resources.crds import definition
@@ -428,58 +427,3 @@ class _Refusal:
 
     def error(self) -> ApiError:
         return ApiError(self.status, "", "injected")
-
-
-def item(name: str, version: int, uid: str = "u1", nodes: int = 0) -> Custom:
-    text = {
-        "metadata": {"name": name, "uid": uid, "resourceVersion": str(version)},
-        "status": {"nodes": nodes},
-    }
-    return msgspec.json.decode(json.dumps(text), type=Custom)
-
-
-def nodes_of(cache: ObjectCache[Custom]) -> dict[str, int]:
-    return {name: json.loads(bytes(item.status))["nodes"] for name, item in cache.objects.items()}
-
-
-async def test_an_older_event_never_replaces_a_newer_answer() -> None:
-    found = named_objects()
-    changed: list[str] = []
-    found.subscribe(lambda item: changed.append(item.metadata.name))
-    found.list_began()
-    found.present(item("a", 10))
-    assert not found.objects and not found.is_complete, "a list counts when it is complete"
-    found.list_completed(went_back=False)
-    assert found.is_complete and nodes_of(found) == {"a": 0}
-    found.put(item("a", 12, nodes=2))
-    found.present(item("a", 11, nodes=1))
-    assert nodes_of(found) == {"a": 2}
-    found.forget("a", 20)
-    found.present(item("a", 15, nodes=1))
-    assert not found.objects, "it was deleted later"
-    found.present(item("a", 21, "u2", nodes=3))
-    found.deleted(item("a", 20))
-    assert nodes_of(found) == {"a": 3}, "the deletion of the earlier object came late"
-    assert changed == ["a"] * 4
-
-
-async def test_after_a_restored_backup_the_list_counts_whatever_its_versions() -> None:
-    found = named_objects()
-    for went_back, version in ((False, 100), (False, 90), (True, 90)):
-        found.list_began()
-        found.present(item("a", version, nodes=version))
-        found.list_completed(went_back=went_back)
-    assert nodes_of(found) == {"a": 90}
-    found.list_began()
-    found.list_completed(went_back=False)
-    assert not found.objects
-
-
-async def test_an_object_that_was_created_during_a_list_is_found_again_by_the_watch_after_it() -> None:
-    found = named_objects()
-    found.list_began()
-    found.put(item("a", 105))
-    found.list_completed(went_back=False)
-    assert not found.objects, "the server answered the list as of an earlier version"
-    found.present(item("a", 105))
-    assert set(found.objects) == {"a"}

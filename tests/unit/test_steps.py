@@ -48,7 +48,7 @@ class CutBmc:
         self._pass()
         return self._back(await self._bmc.read(token))
 
-    async def start(self, token: int, action: str, image: str) -> Task:
+    async def start(self, token: int, action: str, image: str, url: str = "") -> Task:
         self._pass()
         return self._back(await self._bmc.start(token, action, image))
 
@@ -102,7 +102,7 @@ async def run_step(
     *,
     calls: asyncio.Semaphore,
 ) -> dict[str, str]:
-    context = Attempt(dpu, STEPS[dpu.phase], check, thawed, progressed, calls, CallTiming())
+    context = Attempt("d", dpu, STEPS[dpu.phase], check, thawed, progressed, calls, CallTiming())
     return await DeviceExecutor(lambda _address: bmc).run(context)
 
 

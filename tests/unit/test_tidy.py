@@ -80,6 +80,11 @@ def test_the_readme_of_a_folder_describes_each_of_its_modules(package: str) -> N
     folder = ROOT / package
     table = (folder / "README.md").read_text().partition("\n## ")[0]
     named = [name for cell in re.findall(r"^\| (.+?) \| ", table, re.M) for name in re.findall(r"`([^`]+)`", cell)]
-    present = {path.name for path in folder.glob("*.py") if path.stem != "__init__"}
-    present |= {f"{path.parent.name}/" for path in folder.glob("*/__init__.py")}
-    assert present == {one for one in present for name in named if fnmatch(one, name) or name.startswith(one)}
+    present = {str(path.relative_to(folder)) for path in folder.rglob("*.py") if path.stem != "__init__"}
+    assert not {one for one in present if not any(is_described(one, name) for name in named)}
+    assert not [name for name in named if not list(folder.glob(name))], "a name of the table that does not exist"
+
+
+def is_described(module: str, name: str) -> bool:
+    """Whether a name of a table means a module: its path, a pattern, or a folder above it."""
+    return fnmatch(module, name) or (name.endswith("/") and module.startswith(name))

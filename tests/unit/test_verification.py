@@ -11,11 +11,11 @@ from eventstore.folding.origin import ensure_origin
 from eventstore.ids import internal_envelope
 from eventstore.log import FLEET_0, ZONES
 from eventstore.replicas.lineage import Lineage
-from projections.fleet.fold import FleetFold
+from projections.fleet.fold import FleetFold, FleetFold2
 from projections.fleet.tables.zone_table import table
 from projections.rules.rule import Held
 from projections.zones.fold import ZonesFold
-from schemas.events import DpuRegistered, FoldVersionUpgraded, PolicySet
+from schemas.events import DpuRegistered, FoldVersionUpgraded, PolicySet, PolicyStaged, StageDpusNamed, StageObserved
 from tests.support.memory_log import Contents, MemoryLog
 
 NOW_MS = 1_700_000_000_000
@@ -73,3 +73,27 @@ async def test_a_dpu_is_equal_only_with_equal_epoch_version_and_digest() -> None
     found = compare_devices(fresh, Lineage(1, ()), {"z1": held})
     assert (found.equal, found.absent) == (1, ("away",))
     assert [difference.split()[1] for difference in found.differences] == ["digest", "epoch", "older"]
+
+
+async def test_a_dpu_must_have_the_list_of_its_stage() -> None:
+    log = await new_log()
+    said = internal_envelope("p", "test", NOW_MS)
+    for name in ("canary", "early", "late", "other"):
+        event = DpuRegistered(internal_envelope(name, "test", NOW_MS), "z1", name, name, "", "simulated:d")
+        await log.append(TOPICS.partition_for(ZONES, "z1", 3), b"z1", encode(event))
+    await log.append(FLEET_0, b"", encode(FoldVersionUpgraded(said, FleetFold2.version)))
+    await log.append(FLEET_0, b"", encode(PolicySet(said, "q", 1, "drop", "any", [], {}, {})))
+    stages = ["50%", "100%"]
+    await log.append(FLEET_0, b"", encode(PolicyStaged(said, "p", False, 2, "drop", "any", [], {}, {}, stages, 0, "0")))
+    change = await log.end(FLEET_0)
+    await log.append(FLEET_0, b"", encode(StageDpusNamed(said, change, 1, 4, ["z1", "z1"], ["canary", "late"])))
+    await log.append(FLEET_0, b"", encode(StageObserved(said, change, 0, 4, 2, 0, [], [])))
+    fresh = await refold_log(log, [FleetFold(3), FleetFold2(3), ZonesFold()], [])
+    assert not fresh.differences
+    before, after = (table(fresh.fleet, "z1", stage) for stage in (0, 1))
+    assert after.version > before.version
+    old, new = Held(1, before.version, before.digest), Held(1, after.version, after.digest)
+    held = {"canary": new, "early": new, "late": old, "other": old}
+    found = compare_devices(fresh, Lineage(1, ()), {"z1": held})
+    assert found.equal == 2
+    assert [difference.split()[1] for difference in found.differences] == ["early", "late"]

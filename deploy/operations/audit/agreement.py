@@ -25,13 +25,13 @@ from typing import Any, NamedTuple
 from eventstore.folding.fold import Fold, RecordMetadata
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import FLEET, FLEET_0, ZONES, Partition
-from projections.fleet.fold import FleetFold
+from projections.fleet.fold import FleetFold, FleetFold2
 from projections.fleet.membership.joins import MembersAdded, MembersChanged
 from projections.fleet.membership.rows import Member
 from projections.fleet.membership.tombstones import Tombstone
 from projections.fleet.state import FleetState, OutboxEntry
 from projections.fleet.views import CHANGE_REJECTED, HELD, LEAVE_REJECTED, hold_state_of, rejected_names
-from projections.zones.fold import ZonesFold
+from projections.zones.fold import ZonesFold, ZonesFold2
 from projections.zones.rows import Node, NodeTombstone
 from projections.zones.state import ZonesChange, ZonesState
 from schemas.events import SUPERSEDED
@@ -92,9 +92,9 @@ class FoldObserver:
 
     def _noting(self, fold: Fold[Any]) -> Fold[Any]:
         if isinstance(fold, ZonesFold):
-            return _NotingZoneFold(self.leaves)
+            return _NotingZoneFold(fold, self.leaves)
         if isinstance(fold, FleetFold):
-            return _NotingFleetFold(fold.initial_state(FLEET_0).partition_count, self.forwards)
+            return _NotingFleetFold(fold, self.forwards)
         return fold
 
     def heard(self, partition: int, offset: int) -> _Forward | None:
@@ -104,8 +104,11 @@ class FoldObserver:
         return forwards[index] if index < len(forwards) else None
 
 
-class _NotingZoneFold(ZonesFold):
-    def __init__(self, leaves: dict[int, dict[str, NodeTombstone]]) -> None:
+class _NotingZoneFold(ZonesFold2):
+    """A fold of zones with the rules of the version that it replaces: only later versions accept later events."""
+
+    def __init__(self, fold: ZonesFold, leaves: dict[int, dict[str, NodeTombstone]]) -> None:
+        self.version, self.accepts = fold.version, fold.accepts
         self._leaves = leaves
 
     def evolve(self, state: ZonesState, change: ZonesChange, at: RecordMetadata) -> None:
@@ -117,9 +120,12 @@ class _NotingZoneFold(ZonesFold):
                 left[name] = gone
 
 
-class _NotingFleetFold(FleetFold):
-    def __init__(self, partition_count: int, forwards: dict[int, list[_Forward]]) -> None:
-        super().__init__(partition_count)
+class _NotingFleetFold(FleetFold2):
+    """A fold of fleet with the rules of the version that it replaces, as for zones."""
+
+    def __init__(self, fold: FleetFold, forwards: dict[int, list[_Forward]]) -> None:
+        super().__init__(fold.initial_state(FLEET_0).partition_count)
+        self.version, self.accepts = fold.version, fold.accepts
         self._forwards = forwards
 
     def evolve(self, state: FleetState, change: Any, at: RecordMetadata) -> None:

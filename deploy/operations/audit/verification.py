@@ -117,11 +117,12 @@ def compare_devices(fresh: RefoldedLog, lineage: Lineage, devices: Holdings) -> 
     """Compare every DPU's table with the tables of the new fold."""
     equal, differences, absent = 0, [], []
     for zone, names in sorted(fresh.dpus.items()):
-        now = table(fresh.fleet, zone)
-        wanted = Held(lineage.generation, now.version, now.digest)
+        tables = {stage: table(fresh.fleet, zone, stage) for stage in fresh.fleet.stages_of(zone)}
         held = devices.get(zone, {})
         why = ": the zone is frozen" if fresh.fleet.is_frozen(zone) else ""
         for name in sorted(names):
+            now = tables[fresh.fleet.stage_of(zone, name)]
+            wanted = Held(lineage.generation, now.version, now.digest)
             has = held.get(name)
             if has is None:
                 absent.append(name)

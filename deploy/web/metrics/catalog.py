@@ -158,6 +158,9 @@ POLICIES = Gauge("dpuplane_policies", "Rule policies.")
 HOLDS = Gauge("dpuplane_holds", "Held changes that wait for two people to approve them.")
 FROZEN = Gauge("dpuplane_freezes", "Freezes in force; one freeze may cover all zones.")
 DPUS = Gauge("dpuplane_dpus", "Registered DPUs, by phase.", ("phase",))
+ROLLOUTS = Gauge("dpuplane_rollouts", "Rollouts of DPUSets that have not ended: rolling, held or paused.", ("phase",))
+STAGED = Gauge("dpuplane_staged_changes", "Staged changes of policies that have not ended: 0 or 1.", ("phase",))
+DPU_CLUSTERS = Gauge("dpuplane_dpu_clusters", "DPUClusters: Ready, or NotReady if they do not answer.", ("phase",))
 STUCK = Gauge("dpuplane_stuck_dpus", "DPUs whose lifecycle needs an operator to continue.")
 
 # --- rule delivery to devices -----------------------------------------------------------------------------------------
@@ -275,6 +278,23 @@ KUBERNETES_CLAIMS_RETAINED = Gauge(
     "dpuplane_kubernetes_retained_claims",
     "Claims whose pods no list has, and that stay because the list proves too little.",
     ("source",),
+)
+
+IMAGES = Gauge("dpuplane_images", "Images that objects want, by phase at this process.", ("phase",))
+IMAGES_STORED_BYTES = Gauge(
+    "dpuplane_images_stored_bytes", "Size of the image store's files, as of its last collection."
+)
+IMAGE_DOWNLOADS = Counter(
+    "dpuplane_image_downloads_total", "Ended downloads of images, by result: done, failed.", ("result",)
+)
+IMAGE_DOWNLOADED_BYTES = Counter("dpuplane_image_downloaded_bytes_total", "Bytes of images that were downloaded.")
+IMAGE_RESPONSES = Counter(
+    "dpuplane_image_responses_total", "Responses of the image server to installers, by HTTP status.", ("status",)
+)
+IMAGE_SENT_BYTES = Counter("dpuplane_image_sent_bytes_total", "Bytes that the image server sent to installers.")
+IMAGE_STREAMS = Gauge("dpuplane_image_streams", "Responses that the image server sends now.")
+CONFIGURATIONS_RENDERED = Counter(
+    "dpuplane_configurations_rendered_total", "Configurations of DPUs that were rendered for installers."
 )
 
 CATALOG = tuple(found for found in list(globals().values()) if isinstance(found, MetricSpec))

@@ -19,9 +19,12 @@ from deploy.composition.kubernetes_edge import KubernetesEdge
 from deploy.composition.roles import ROLES, Actor
 from deploy.telemetry.peer_log_sampler import suppressed_lines
 from deploy.tls.security import Security
-from deploy.web.metrics import api, catalog, fleet, kubernetes, log, relay
+from deploy.web.metrics import api, catalog, fleet, images, kubernetes, log, relay
 from deploy.web.metrics.survey import Survey
 from drivers.forwarder import Forwarder
+from drivers.images.images import Images
+from drivers.images.installations import Installations
+from drivers.images.server import ImageServer
 from drivers.internal_events import RANK_MAX
 from drivers.provisioning.provisioner import Provisioner
 from drivers.relays.relay import Relay
@@ -31,6 +34,19 @@ from drivers.wire.bounded_listener import REFUSAL_REASONS, BoundedListener
 from eventstore.replicas.beacons import Beacons
 from eventstore.replicas.clock_skew import ClockSkew
 from eventstore.replicas.replica import Replica
+
+
+class ImageCounts(Protocol):
+    """The parts of an image store that count."""
+
+    @property
+    def images(self) -> Images: ...
+
+    @property
+    def server(self) -> ImageServer: ...
+
+    @property
+    def installations(self) -> Installations: ...
 
 
 class DecisionCounts(Protocol):
@@ -65,6 +81,7 @@ class Parts:
     clocks: ClockSkew | None = None
     actors: Mapping[str, Actor] = field(default_factory=dict)
     decisions: DecisionCounts | None = None
+    images: ImageCounts | None = None
     kubernetes: Sequence[KubernetesEdge] = ()
     """The edges of the source clusters."""
     refused_feeds: Callable[[], int] | None = None
@@ -95,6 +112,8 @@ class PlaneCollector:
         yield from _actors(parts.actors, parts.decisions)
         if parts.kubernetes:
             yield from kubernetes.collect(parts.kubernetes)
+        if parts.images is not None:
+            yield from images.collect(parts.images.images, parts.images.server, parts.images.installations)
 
 
 def _process(parts: Parts) -> Iterator[Metric]:

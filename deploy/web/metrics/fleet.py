@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from prometheus_client.core import Metric
 
 from deploy.web.metrics import catalog
-from deploy.web.metrics.survey import Survey
-from eventstore.log import FLEET, ZONES
+from deploy.web.metrics.survey import ROLLOUT_STATES, Survey
+from eventstore.log import FLEET, RESOURCES, ZONES
 from eventstore.replicas.replica import Replica
+from projections.fleet.staging.rows import OPEN_PHASES
 from projections.fold_states import FoldStates
 from projections.zones.dpus.phases import PHASES
 
@@ -26,6 +27,13 @@ def collect(replica: Replica, survey: Survey | None) -> Iterator[Metric]:
         for phase in PHASES:
             dpus.add_metric([phase], survey.found.phases[phase])
         yield dpus
+    if RESOURCES in topics and survey is not None:
+        rollouts, clusters = catalog.ROLLOUTS.family(), catalog.DPU_CLUSTERS.family()
+        for state in ROLLOUT_STATES:
+            rollouts.add_metric([state], survey.found.rollouts[state])
+        for is_ready in (True, False):
+            clusters.add_metric(["Ready" if is_ready else "NotReady"], survey.found.clusters[is_ready])
+        yield from (rollouts, clusters)
 
 
 def _fleet(states: FoldStates) -> Iterator[Metric]:
@@ -35,3 +43,7 @@ def _fleet(states: FoldStates) -> Iterator[Metric]:
     yield catalog.POLICIES.family(len(fleet.policies.rows))
     yield catalog.HOLDS.family(len(fleet.holds.rows))
     yield catalog.FROZEN.family(len(fleet.freezes.rows))
+    staged, changes = fleet.staged, catalog.STAGED.family()
+    for phase in OPEN_PHASES:
+        changes.add_metric([phase], staged is not None and staged.phase == phase)
+    yield changes

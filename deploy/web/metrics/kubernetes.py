@@ -37,7 +37,8 @@ def collect(edges: Iterable[KubernetesEdge]) -> Iterator[Metric]:
 def _samples(edge: KubernetesEdge) -> Iterator[_Sample]:
     if not edge.watches:  # its kubeconfig cannot be used
         yield _Sample(catalog.KUBERNETES_CURRENT, ("nodes",), 0.0)
-    for resource, watch in edge.watches.items():
+    watches = edge.watches if edge.resources is None else {**edge.watches, **edge.resources.watches}
+    for resource, watch in watches.items():
         yield _Sample(catalog.KUBERNETES_CURRENT, (resource,), float(watch.is_current))
         yield _Sample(catalog.KUBERNETES_LISTS, (resource,), watch.counts.lists)
         yield _Sample(catalog.KUBERNETES_FAILURES, (resource,), watch.counts.failures)

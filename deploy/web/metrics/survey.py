@@ -14,9 +14,12 @@ from dataclasses import dataclass, field
 from drivers.relays.relay import Relay
 from drivers.relays.served_zone import ServedZone
 from drivers.relays.sessions import Session
-from eventstore.log import ZONES
+from eventstore.log import RESOURCES, ZONES
 from eventstore.replicas.replica import Replica
 from projections.fold_states import FoldStates
+from projections.resources.kinds import DPU_CLUSTER
+from projections.resources.rollouts.rows import Rollout
+from projections.resources.state import ResourcesState
 
 EVERY_S = 5.0
 SLICE_S = 0.003
@@ -31,6 +34,8 @@ class SurveyResult:
     nodes: int = 0
     stuck: int = 0
     phases: Counter[str] = field(default_factory=Counter)
+    rollouts: Counter[str] = field(default_factory=Counter)
+    clusters: Counter[bool] = field(default_factory=Counter)
     missing_ms: dict[str, int] = field(default_factory=dict)
     frozen: list[str] = field(default_factory=list)
     connected: int = 0
@@ -76,6 +81,10 @@ class Survey:
                     found.phases.update(zone.phases)
                     found.stuck += len(zone.stuck)
                     yield
+        if RESOURCES in self._replica.supports():
+            for partition in self._replica.partitions(RESOURCES):
+                _count_objects(self._states.resources_at(partition), found)
+                yield
         for served in list(self._relay.zones.values()) if self._relay is not None else ():
             yield from self._count_zone(served, found)
 
@@ -88,12 +97,33 @@ class Survey:
             found.backlog_max = max(found.backlog_max, backlog)
             for state, dpus in session.states():
                 in_hardware = state.in_hardware if state.epoch == target.epoch else 0
-                is_current = in_hardware >= target.version
+                is_current = in_hardware >= zone.target_of(state.stage).version
                 found.connected += dpus
                 found.current += dpus if is_current else 0
                 found.differing += dpus if state.repair else 0
-                oldest = min(oldest, in_hardware)
+                oldest = min(oldest, in_hardware) if not state.stage else oldest
             yield
         found.missing_ms[zone.name] = zone.lacking_since_ms(oldest) if oldest < target.version else 0
         if zone.frozen:
             found.frozen.append(zone.name)
+
+
+ROLLOUT_STATES = ("rolling", "held", "paused")
+
+
+def _count_objects(state: ResourcesState, found: SurveyResult) -> None:
+    """Count the rollouts and DPU clusters of a resources partition, of which there are few."""
+    for row in state.rollouts.rows.values():
+        if row.revisions and not row.revisions[-1].result:
+            found.rollouts[_rollout_state(row)] += 1
+    for collection, keys in state.by_kind.items():
+        if collection.partition("/")[2] == DPU_CLUSTER:
+            for key in keys:
+                seen = state.seen.get(key)
+                found.clusters[seen is not None and seen.is_ready] += 1
+
+
+def _rollout_state(row: Rollout) -> str:
+    if row.held:
+        return "held"
+    return "paused" if row.paused_by or row.is_paused else "rolling"

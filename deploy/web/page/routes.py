@@ -25,6 +25,7 @@ from eventstore.log import EventLog, Partition
 from eventstore.recovery.cuts import cut_of
 from eventstore.replicas.beacons import Beacon
 from eventstore.replicas.replica import Replica
+from eventstore.replicas.role_names import API
 
 CALL = Call("?page", 10.0)
 """The caller of the page's queries: it has no authenticated principal."""
@@ -36,7 +37,7 @@ class PageRoutes:
     def __init__(
         self, roles: Collection[str], alive: Callable[[], Sequence[Beacon]], now_ms: Callable[[], int]
     ) -> None:
-        self._shows = "api" in roles
+        self._shows = API in roles
         self._roles = roles
         self._alive = alive
         self._now_ms = now_ms
@@ -89,4 +90,4 @@ class PageRoutes:
 
 
 def _shows(beacon: Beacon) -> bool:
-    return "api" in beacon.roles and "http" in beacon.addresses
+    return API in beacon.roles and "http" in beacon.addresses

@@ -37,7 +37,7 @@ from projections.fleet.withdrawals.budgets import (
     merged_windows,
 )
 from projections.fleet.withdrawals.settled_levels import NO_LEVELS, LevelHistory, merged_levels
-from projections.rules.lists import Plan, count_verdict_changes
+from projections.rules.lists import Plan, count_verdict_changes, is_cohort
 from projections.rules.policies import BUILT_IN, DEFAULT, Policy, Selector, selector
 
 ListPair: TypeAlias = tuple[int, int]
@@ -70,12 +70,17 @@ class Proposal(NamedTuple):
         """All changes of zones from one list to another, or to the same one."""
         return {*self.list_changes.values(), *([self.own_change] if self.own_change is not None else [])}
 
+    def without_cohorts(self) -> Proposal:
+        """The proposal for DPUs without a staged change."""
+        kept = {labels: pair for labels, pair in self.list_changes.items() if not is_cohort(labels)}
+        return self._replace(list_changes=kept)
+
     def by_zone(self, zones: FleetZones) -> Iterator[tuple[str, ListPair]]:
-        """The change of each zone, ANY_ZONE included, in no particular order."""
+        """The change of each zone, ANY_ZONE included, in no particular order. A zone with cohorts has one for each."""
         yield ANY_ZONE, self.list_changes[()]
         for labels, pair in self.list_changes.items():
             yield from (
-                (name, pair) for name in zones.by_labels[labels] if self.own_change is None or name != self.edit.zone
+                (name, pair) for name in zones.with_labels(labels) if self.own_change is None or name != self.edit.zone
             )
         if self.own_change is not None:
             yield self.edit.zone, self.own_change
@@ -91,8 +96,8 @@ def propose(state: FleetState, edit: Edit, version: int) -> Proposal:
     else:
         policies.pop(edit.policy, None)
     if edit.labels_after is None:
-        plan = Plan(policies.values(), state.zones.by_labels, state.plan)
-        return Proposal(edit, plan, _list_changes(state, plan, state.zones.by_labels))
+        plan = state.plan_for(policies.values(), state.plan)
+        return Proposal(edit, plan, _list_changes(state, plan, state.label_sets()))
     before, after = state.zone(edit.zone).labels, edit.labels_after
     label_sets = [
         labels
@@ -105,6 +110,7 @@ def propose(state: FleetState, edit: Edit, version: int) -> Proposal:
 
 
 def _list_changes(state: FleetState, plan: Plan, label_sets: Iterable[Selector]) -> dict[Selector, ListPair]:
+    """The change of list of each of these label sets, which both plans have."""
     return {labels: (state.plan.number_for(labels), plan.number_for(labels)) for labels in label_sets}
 
 
@@ -140,20 +146,28 @@ def apply_edit(state: FleetState, proposal: Proposal, charged: EditImpact, at: R
     if edit.policy:
         after = next((policy for policy in new.policies if policy.name == edit.policy), None)
         state.policies.remove(edit.policy) if after is None else state.policies.put(edit.policy, after)
+    changed = [labels for labels, pair in proposal.list_changes.items() if old.lists[pair[0]] != new.lists[pair[1]]]
+    switch_plan(state, proposal, charged, changed, at)
+
+
+def switch_plan(
+    state: FleetState, proposal: Proposal, charged: EditImpact, changed: Iterable[Selector], at: RecordMetadata
+) -> None:
+    """Make the plan of a proposal the present one. `changed` are the label sets that get a new table version."""
+    edit, old, new = proposal.edit, state.plan, proposal.plan
     _carry_windows(state, proposal, charged, at)
     before = state.sets
-    label_sets = {
-        labels: pair for labels, pair in proposal.list_changes.items() if old.lists[pair[0]] != new.lists[pair[1]]
-    }
-    for labels, (was, _) in sorted(label_sets.items()):
+    for labels in sorted(changed):
+        was, _ = proposal.list_changes[labels]
         _change_list(state, labels, old.ids[was], tuple(before[bit] for bit in old.set_bits(was)), at)
     if proposal.own_change is not None:
         state.ensure_zones((edit.zone,), at.offset + 1)
         _label_zone(state, proposal, tuple(before[bit] for bit in old.set_bits(proposal.own_change[0])), at)
     _switch_sets(state, new, SetRow(at.offset + 1, at.append_ms))
-    for key in [key for key in state.list_changes.rows if labels_of_key(key) not in state.zones.by_labels]:
+    label_sets = {*state.label_sets()}
+    for key in [key for key in state.list_changes.rows if labels_of_key(key) not in label_sets]:
         state.list_changes.remove(key)
-    state.previous.keep(state.zones.by_labels)
+    state.previous.keep(label_sets)
 
 
 def _carry_windows(state: FleetState, proposal: Proposal, charged: EditImpact, at: RecordMetadata) -> None:

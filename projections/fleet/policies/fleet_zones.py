@@ -18,6 +18,7 @@ import msgspec
 
 from eventstore.folding.state_table import StateTable
 from projections.attempt_limits import AttemptsByFailure
+from projections.fleet.staging.rows import zone_labels
 from projections.fleet.tables.rulesets import RuleSet
 from projections.rules.policies import Selector, selector
 
@@ -121,6 +122,10 @@ class FleetZones(StateTable[FleetZone]):
         for name, row in self.rows.items():
             self.by_labels.setdefault(selector(row.labels), {})[name] = None
 
+    def with_labels(self, labels: Selector) -> Mapping[str, None]:
+        """The zones of a label set, which may be that of a cohort."""
+        return self.by_labels[zone_labels(labels)]
+
     def _ungroup(self, key: str) -> None:
         old = self.rows.get(key)
         if old is None:
@@ -138,10 +143,10 @@ class PreviousLists:
         self._of_labels: dict[Selector, tuple[PreviousList, ...]] = {}
         self._of_zone: dict[str, tuple[PreviousList, ...]] = {}
 
-    def of(self, name: str, info: FleetZone) -> tuple[PreviousList, ...]:
-        """The previous lists of a zone, oldest first. The lists of the zone's label set count only from the version at
-        which the zone got these labels."""
-        changes = self._of_labels.get(selector(info.labels), ())
+    def of(self, name: str, info: FleetZone, labels: Selector) -> tuple[PreviousList, ...]:
+        """The previous lists of a zone, oldest first. The lists of its label set (or that of a cohort) count only from
+        the version at which the zone got its labels."""
+        changes = self._of_labels.get(labels, ())
         if not info.labels_version:
             return changes
         shared = [
@@ -155,11 +160,22 @@ class PreviousLists:
         """Add a list that zones with these labels had."""
         self._of_labels[labels] = (*self._of_labels.get(labels, ()), previous)[-MAX_PREVIOUS_LISTS:]
 
+    def copy(self, labels: Selector, to: Selector) -> None:
+        """Give a label set the previous lists of another."""
+        if labels in self._of_labels:
+            self._of_labels[to] = self._of_labels[labels]
+
+    def cut(self, labels: Selector, version: int) -> None:
+        """Forget what zones with these labels had from `version` on, until their present list."""
+        found = self._of_labels.get(labels, ())
+        kept = (each._replace(until=min(each.until, version)) for each in found if each.since < version)
+        self._of_labels[labels] = tuple(kept)
+
     def label(self, name: str, previous: Collection[PreviousList]) -> None:
         """Replace the previous lists of a zone, which gets other labels."""
         self._of_zone[name] = tuple(previous)[-MAX_PREVIOUS_LISTS:]
 
-    def keep(self, labels: Mapping[Selector, object]) -> None:
+    def keep(self, labels: Collection[Selector]) -> None:
         """Drop the label sets that no zone has."""
         for gone in [found for found in self._of_labels if found not in labels]:
             del self._of_labels[gone]

@@ -11,6 +11,9 @@ match, or an earlier rule that matches by a new prefix. The rules before that ea
 already, so that earlier rule is also the first match in the new table. While prefixes are removed, the same holds with
 old and new exchanged.
 
+While a change is staged, a zone has two live lists: the DPUs of each released stage have the list with the change. The
+functions take the number of a stage, or 0 for all other DPUs. Before its release, a stage has the history of the zone.
+
 A delta moves prefixes only within their rule, so a zone that gets another list keeps the sets that both lists share.
 """
 
@@ -56,24 +59,26 @@ class RuleTable(NamedTuple):
     sets: tuple[TableSet, ...]
 
 
-def table(state: FleetState, zone: str) -> RuleTable:
-    """The present table of a zone, with all recorded changes applied."""
-    change, sets = state.list_change(zone), _sets(state, zone)
+def table(state: FleetState, zone: str, stage: int = 0) -> RuleTable:
+    """The present table of a zone's DPUs of a stage, with all recorded changes applied."""
+    change, sets = state.list_change(zone, stage), _sets(state, zone, stage)
     changes = [(change.version, change.time_ms), *((found.version, found.earliest_ms) for found in sets)]
     version = max(version for version, _ in changes)
     earliest_ms = min(earliest for changed, earliest in changes if changed == version)
     digest = to_bytes(sum(found.digest for found in sets))
-    previous = tuple((previous.since, previous.until, previous.list_id) for previous in state.previous_lists(zone))
-    key = (state.plan.ids[state.list_number(zone)], change.version, previous)
-    names = state.plan.names_of(state.zone(zone).labels)
+    previous = tuple(
+        (previous.since, previous.until, previous.list_id) for previous in state.previous_lists(zone, stage)
+    )
+    key = (state.plan.ids[state.list_number(zone, stage)], change.version, previous)
+    names = state.plan.names_for(state.labels_of(zone, stage))
     named = tuple(TableSet(name, found.rule, found) for name, found in zip(names, sets, strict=True))
     return RuleTable(version, digest, key, earliest_ms, named)
 
 
-def earliest_since(state: FleetState, zone: str, since: int) -> int:
+def earliest_since(state: FleetState, zone: str, since: int, stage: int = 0) -> int:
     """Append time of the earliest change in a zone's table after version `since`: a reader that skips versions measures
     its delay from this time. If `since` is 0, the result is the append time of the last change."""
-    now, latest = table(state, zone), state.list_change(zone)
+    now, latest = table(state, zone, stage), state.list_change(zone, stage)
     if not since:
         return now.earliest_ms
     changes = [found.prefixes.earliest_since(since) for found in now.sets]
@@ -81,44 +86,44 @@ def earliest_since(state: FleetState, zone: str, since: int) -> int:
     return min((earliest for earliest in (change, *changes) if earliest is not None), default=now.earliest_ms)
 
 
-def held_since(state: FleetState, zone: str, found: SetCover, address: Address) -> tuple[int, int]:
+def held_since(state: FleetState, zone: str, found: SetCover, address: Address, stage: int = 0) -> tuple[int, int]:
     """The version at which a zone's table got an address through the set `found`, and the append time of that change. A
     value is 0 if history does not reach back to it.
 
     If the set had the address before it joined the zone's list, the result is the version at which it joined the list.
     """
     version, time_ms = found.held_since(address)
-    came, is_known = _came(state, zone, found)
+    came, is_known = _came(state, zone, found, stage)
     if version > came:
         return version, time_ms
     if not is_known or not (version or found.history_start <= came):
         return 0, 0
-    change = state.list_change(zone)
+    change = state.list_change(zone, stage)
     return came, change.time_ms if came == change.version else 0
 
 
-def _came(state: FleetState, zone: str, found: SetCover) -> tuple[int, bool]:
+def _came(state: FleetState, zone: str, found: SetCover, stage: int) -> tuple[int, bool]:
     """The version at which a set joined a zone's list, and whether that version is known. If it is no longer known, the
     first value is the earliest known version with the set in the list."""
-    came = state.list_change(zone).version
-    for previous in reversed(state.previous_lists(zone)):
+    came = state.list_change(zone, stage).version
+    for previous in reversed(state.previous_lists(zone, stage)):
         if not any(covers_of(state).of(state, had) is found for had in previous.sets):
             return came, True
         came = previous.since
     return came, False
 
 
-def snapshot(state: FleetState, zone: str) -> Delta:
+def snapshot(state: FleetState, zone: str, stage: int = 0) -> Delta:
     """The whole table, as adds."""
-    now = table(state, zone)
+    now = table(state, zone, stage)
     steps = (SetStep(found.rule, *found.prefixes.content()) for found in now.sets)
     return Delta(0, now.version, now.digest, tuple(step for step in steps if step.add4 or step.add6))
 
 
-def delta(state: FleetState, zone: str, since: int) -> Delta | None:
+def delta(state: FleetState, zone: str, since: int, stage: int = 0) -> Delta | None:
     """The change from version `since`; None if history does not reach back to it, or a snapshot is smaller."""
-    now = table(state, zone)
-    had = _sets_at(state, zone, since)
+    now = table(state, zone, stage)
+    had = _sets_at(state, zone, since, stage)
     if not 0 < since <= now.version or had is None:
         return None
     old, new = {found.rule: found for found in had}, {found.rule: found.prefixes for found in now.sets}
@@ -133,17 +138,17 @@ def delta(state: FleetState, zone: str, since: int) -> Delta | None:
     return found if size(found) <= max(whole, MIN_HISTORY_BYTES) else None
 
 
-def _sets(state: FleetState, zone: str) -> tuple[SetCover, ...]:
+def _sets(state: FleetState, zone: str, stage: int) -> tuple[SetCover, ...]:
     """The sets of a zone's list, in order of precedence, with all recorded changes applied."""
     covers = covers_of(state)
-    return tuple(covers.at(state, bit) for bit in state.plan.set_bits(state.list_number(zone)))
+    return tuple(covers.at(state, bit) for bit in state.plan.set_bits(state.list_number(zone, stage)))
 
 
-def _sets_at(state: FleetState, zone: str, version: int) -> tuple[SetCover, ...] | None:
+def _sets_at(state: FleetState, zone: str, version: int, stage: int) -> tuple[SetCover, ...] | None:
     """The sets of a zone's list at a version; None if history does not reach back to it."""
-    if version >= state.list_change(zone).version:
-        return _sets(state, zone)
-    lists = state.previous_lists(zone)
+    if version >= state.list_change(zone, stage).version:
+        return _sets(state, zone, stage)
+    lists = state.previous_lists(zone, stage)
     previous = next((found for found in lists if found.since <= version < found.until), None)
     if previous is None:
         return None

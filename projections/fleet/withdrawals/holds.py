@@ -17,13 +17,15 @@ from typing import NamedTuple, TypedDict
 
 from msgspec.structs import replace
 
-from eventstore.folding.fold import DONE, UNCHANGED, Decision, Outcome, RecordMetadata, refusal
+from eventstore.folding.fold import DONE, Decision, Outcome, RecordMetadata, refusal
 from eventstore.reasons import Fault, Reason
 from projections.field_checks import quoted
 from projections.fleet.membership.effects import hold_key
 from projections.fleet.membership.rows import Cause
 from projections.fleet.policies.edits import Edit, EditImpact, ListPair, Proposal, edit_impact, propose
 from projections.fleet.policies.fleet_zones import FleetZone
+from projections.fleet.staging.decide import fault_of_another, fault_of_edit
+from projections.fleet.staging.rows import StagePlan
 from projections.fleet.state import ANY_ZONE, LAST_HOLD, FleetState
 from projections.fleet.withdrawals.budgets import (
     ALLOWED_BY_CHANGE,
@@ -34,21 +36,19 @@ from projections.fleet.withdrawals.budgets import (
     DENIED_BY_CHANGE,
     DENIED_BY_LEAVE,
     MAX_SHOWN_ZONES,
-    SUBJECT_BUDGET,
     SUBJECT_MEMBERS,
     SUBJECT_POLICY,
     SUBJECT_ZONE,
     Budget,
     BudgetKind,
     Hold,
-    fault_of_budget,
     hash_of,
     key_of,
     reason_of,
 )
 from projections.fleet.withdrawals.impact import Impact, MemberChange, evaluate
 from projections.fleet.withdrawals.principals import person
-from schemas.events import BudgetSet, Envelope, HoldApproved, HoldRejected
+from schemas.events import Envelope, HoldApproved, HoldRejected
 
 MAX_SHOWN_REASONS = 10
 """Maximum number of different reasons in a hold's text. Each record of the hold's command may add a reason."""
@@ -67,10 +67,22 @@ class EditApplied(NamedTuple):
 
 
 class EditHeld(NamedTuple):
-    """An edit waits for approval. Waiting edits of the same policy or zone end, because this one replaces them."""
+    """An edit waits for approval. Waiting edits of the same policy or zone end, because this one replaces them. With
+    `stages`, it will take effect in stages."""
 
     hold: Hold
     ended_holds: tuple[int, ...]
+    stages: StagePlan | None = None
+
+
+class EditStaged(NamedTuple):
+    """An edit of a policy begins to take effect in stages."""
+
+    edit: EditApplied
+    stages: StagePlan
+    requested_by: str
+    approved: Hold | None = None
+    """The hold that was approved; None if the change is within the budgets."""
 
 
 class BudgetChanged(NamedTuple):
@@ -234,21 +246,22 @@ def _turned(kind: BudgetKind) -> str:
 
 
 def decide_edit(
-    state: FleetState, edit: Edit, envelope: Envelope, at: RecordMetadata
+    state: FleetState, edit: Edit, envelope: Envelope, at: RecordMetadata, stages: StagePlan | None = None
 ) -> tuple[EditApplied | EditHeld, Outcome]:
-    """Apply an edit within the budget; hold one that is over it.
+    """Apply an edit within the budget; hold one that is over it, with the stages that it will have.
 
     A repeated edit leaves its pending hold unchanged: a client that repeats its edit must not void the approvals.
     """
     proposal = propose(state, edit, at.offset + 1)
     found = edit_impact(state, proposal)
     ended_holds = tuple(_of_the_same(state, edit))
-    over = _over_budget(state, found, at)
+    over = over_budget(state, found, at)
     if not over:
         return EditApplied(proposal, found, ended_holds), DONE
     for waiting in (state.holds.rows[hold_key(hold)] for hold in ended_holds):
-        if _has_same_content(waiting, edit) and not _over_budget(state, _unseen(state, waiting, proposal, found), at):
-            return EditHeld(waiting, ()), Outcome("held", waiting.reason, result={"hold": waiting.id})
+        is_same = _has_same_content(waiting, edit) and state.stage_plans.rows.get(hold_key(waiting.id)) == stages
+        if is_same and not over_budget(state, unseen_by_approvers(state, waiting, proposal, found), at):
+            return EditHeld(waiting, (), stages), Outcome("held", waiting.reason, result={"hold": waiting.id})
     asked = _approval_request(state, proposal, over, at)
     kind, addresses = asked["kind"], asked["addresses"]
     number = next(pair[0] for (of, pair), count in over.items() if (of, count) == (kind, addresses))
@@ -267,56 +280,23 @@ def decide_edit(
         command_id=envelope.command_id,
         **asked,
     )
-    return EditHeld(hold, ended_holds), Outcome("held", hold.reason, result={"hold": hold.id})
+    return EditHeld(hold, ended_holds, stages), Outcome("held", hold.reason, result={"hold": hold.id})
 
 
-def decide_budget(state: FleetState, event: BudgetSet, at: RecordMetadata) -> Decision:
-    """Apply a tighter budget at once; hold one that is looser in any way.
-
-    A budget decides which changes pass without a second person, so loosening it needs as many people as releasing a
-    hold. While it waits, the present budget counts.
-    """
-    fault = fault_of_budget(event)
-    if fault is not None:
-        return refusal(fault)
-    now, budget = state.budgets.rows[event.kind], Budget(event.kind, event.permille, event.min_addresses)
-    waiting = [hold for hold in _ordered(state) if hold.subject == SUBJECT_BUDGET and hold.kind == event.kind]
-    ended_holds = tuple(hold.id for hold in waiting)
-    if budget == now and not waiting:
-        return Decision(None, UNCHANGED)
-    if not budget.is_looser(now):
-        return Decision(BudgetChanged(budget, ended_holds), DONE)
-    for hold in waiting:
-        if hold.budget_after == budget:
-            return Decision(EditHeld(hold, ()), Outcome("held", hold.reason, result={"hold": hold.id}))
-    reason = (
-        f"budget: {budget.kind} would be looser with {budget.permille} per mille and at least {budget.min_addresses}"
-        f" than with {now.permille} and {now.min_addresses}; it waits for approval"
-    )
-    hold = Hold(
-        id=state.clocks.rows.get(LAST_HOLD, 0) + 1,
-        kind=budget.kind,
-        subject=SUBJECT_BUDGET,
-        reason=reason,
-        addresses=0,
-        nodes=0,
-        zones=(),
-        hash=hash_of("budget", at.offset, budget),
-        requested_by=event.envelope.actor,
-        since_ms=at.append_ms,
-        budget_after=budget,
-        command_id=event.envelope.command_id,
-    )
-    return Decision(EditHeld(hold, ended_holds), Outcome("held", reason, result={"hold": hold.id}))
-
-
-def _over_budget(state: FleetState, found: EditImpact, at: RecordMetadata) -> EditImpact:
+def over_budget(state: FleetState, found: EditImpact, at: RecordMetadata) -> EditImpact:
     """The part of an edit's impact that exceeds the budgets now."""
     return {
         (kind, pair): count
         for (kind, pair), count in found.items()
         if count and state.exceeds(kind, pair[0], count, at.time_ms)
     }
+
+
+def excess_of(state: FleetState, over: EditImpact, at: RecordMetadata) -> str:
+    """Why an edit with this impact over the budgets cannot take effect, in one sentence."""
+    kind = _named({kind for kind, _ in over})
+    count, pair = max((count, pair) for (of, pair), count in over.items() if of == kind)
+    return f"{count} addresses {_over(kind, _of_late(state, kind, pair[0], at))}"
 
 
 class _ApprovalRequest(TypedDict):
@@ -364,20 +344,20 @@ def _was_unknown(zone: FleetZone | None, asked: int) -> bool:
 
 
 def _zones_by_move(state: FleetState, proposal: Proposal) -> dict[ListPair, list[str]]:
-    zones: dict[ListPair, list[str]] = {}
+    zones: dict[ListPair, dict[str, None]] = {}
     for name, pair in proposal.by_zone(state.zones):
-        zones.setdefault(pair, []).append(name)
-    return zones
+        zones.setdefault(pair, {})[name] = None
+    return {pair: [*names] for pair, names in zones.items()}
 
 
 def _of_the_same(state: FleetState, edit: Edit) -> Iterable[int]:
     """Holds of earlier edits of the same subject."""
-    for hold in _ordered(state):
+    for hold in ordered(state):
         if hold.subject in (SUBJECT_POLICY, SUBJECT_ZONE) and (hold.policy, hold.zone) == (edit.policy, edit.zone):
             yield hold.id
 
 
-def _ordered(state: FleetState) -> list[Hold]:
+def ordered(state: FleetState) -> list[Hold]:
     """All holds, oldest first."""
     return sorted(state.holds.rows.values(), key=lambda hold: hold.id)
 
@@ -433,12 +413,19 @@ def _decide_approved_edit(state: FleetState, hold: Hold, approvals: tuple[str, .
     of that group is unseen.
     """
     edit = Edit(hold.policy, hold.policy_after, hold.zone, hold.labels_after)
+    stages = state.stage_plans.rows.get(hold_key(hold.id))
+    fault = fault_of_edit(state, policy=hold.policy, zone=hold.zone)
+    if stages is not None:
+        fault = fault or fault_of_another(state)
+    if fault is not None:
+        return refusal(fault)
     proposal = propose(state, edit, at.offset + 1)
     found = edit_impact(state, proposal)
-    unseen = _unseen(state, hold, proposal, found)
-    if not _over_budget(state, unseen, at):
-        return Decision(EditApplied(proposal, unseen, (hold.id,), approvals), DONE)
-    asked = _approval_request(state, proposal, _over_budget(state, found, at), at)
+    unseen = unseen_by_approvers(state, hold, proposal, found)
+    if not over_budget(state, unseen, at):
+        applied = EditApplied(proposal, unseen, (hold.id,), approvals)
+        return Decision(applied if stages is None else EditStaged(applied, stages, hold.requested_by, hold), DONE)
+    asked = _approval_request(state, proposal, over_budget(state, found, at), at)
     reason = (
         f"{_edit_prefix(edit)}: {asked['addresses']} addresses would be {_turned(asked['kind'])} at once now, but"
         " approvers were shown fewer, or other zones; check its zones and approve it again"
@@ -454,7 +441,7 @@ def _edit_prefix(edit: Edit) -> str:
     return f"policy: {edit.policy!r}" if edit.policy else f"zone: labels of {edit.zone!r}"
 
 
-def _unseen(state: FleetState, hold: Hold, proposal: Proposal, found: EditImpact) -> EditImpact:
+def unseen_by_approvers(state: FleetState, hold: Hold, proposal: Proposal, found: EditImpact) -> EditImpact:
     """The verdict changes that an edit would cause now, minus those that approvers were shown at `asked_offset`."""
     zones = _zones_by_move(state, proposal)
     return {

@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+import heapq
+from collections import Counter
 from collections.abc import Iterator
 
 from projections.resources.blame import Blame, absent
-from projections.resources.conditions.condition import READY, Condition, condition, with_ready
+from projections.resources.conditions import set_dpus
+from projections.resources.conditions.condition import BLAMES_MAX, READY, Condition, condition, with_ready
+from projections.resources.conditions.hosts import on_host
+from projections.resources.conditions.rollouts import counts_to_ready, of_rollout
+from projections.resources.conditions.set_dpus import NOT_PROVISIONED
 from projections.resources.conditions.world import World
 from projections.resources.devices import listed_devices
+from projections.resources.dpus import allocated_cluster
+from projections.resources.handover import handover
 from projections.resources.kinds import (
     BFB,
     BLUEFIELD_SOFTWARE,
+    DPU_CLUSTER,
     DPU_DEVICE,
     DPU_FLAVOR,
     DPU_FLAVOR_TEMPLATE,
     DPU_NODE,
     short_name,
 )
+from projections.resources.rollouts.allocating import selector_of, waits_for
 from projections.resources.specs import JSON, DPUTemplateSpec
 from projections.resources.state import ObjectId, object_id
+from projections.resources.wanted import Wanted
+from projections.zones.dpus.phases import SERVICE_READINESS
 from schemas.resources.dpf.names import DPU_NODE_NAME
 
 _NOT_DOWNLOADED = "has not been downloaded yet"
-_NOT_PROVISIONED = "has not been provisioned yet"
 
 
 def of_image(key: str, world: World) -> tuple[Condition, ...]:
@@ -30,15 +41,10 @@ def of_image(key: str, world: World) -> tuple[Condition, ...]:
     return (condition(READY, _some(world.unready(key, _NOT_DOWNLOADED))),)
 
 
-def of_cluster(key: str, world: World) -> tuple[Condition, ...]:
-    """A DPUCluster: its API server answers."""
-    return (condition(READY, _some(world.unready(key, "has not answered yet"))),)
-
-
 def of_device(key: str, world: World) -> tuple[Condition, ...]:
     """A DPUDevice: in a DPUNode that exists."""
     if key in world.derivation.selection.hosts.devices:
-        return with_ready([condition("NodeAttached", ())])
+        return with_ready([condition("NodeAttached", ()), *_shared_serial(key, world)])
     at, row = object_id(key), world.stated(key)
     host = row.labels.get(DPU_NODE_NAME) if row else None
     if host:
@@ -48,18 +54,45 @@ def of_device(key: str, world: World) -> tuple[Condition, ...]:
     return with_ready([condition("NodeAttached", _some(blame or Blame(key, f"{short_name(key)} cannot be read")))])
 
 
+def _shared_serial(key: str, world: World) -> Iterator[Condition]:
+    """A condition that exists only for a device whose serial number others have, too: they are one card."""
+    others = world.derivation.selection.hosts.twins(key)
+    if others:
+        first = heapq.nsmallest(BLAMES_MAX, others)
+        blames = [Blame(each, f"{short_name(each)} has the serial number of {short_name(key)}") for each in first]
+        yield condition("SerialNumberUnique", blames, "Error", more=len(others) - len(first))
+
+
 def of_node(key: str, world: World) -> tuple[Condition, ...]:
-    """A DPUNode: the devices that it lists exist, and its DPUs are ready."""
+    """A DPUNode: the devices that it lists exist and are its own, and its DPUs are ready."""
     at, row = object_id(key), world.stated(key)
     listed = [ObjectId(at.source, DPU_DEVICE, at.namespace, name).key for name in listed_devices(row)] if row else []
-    invalid = [absent(each) for each in listed if world.stated(each) is None]
+    invalid = [blame for each, count in Counter(listed).items() for blame in _invalid_entry(key, each, count, world)]
     devices = [
         each
         for each in (*listed, *world.derivation.selection.hosts.labelled(key))
         if each in world.derivation.selection.hosts.devices
     ]
     unready = (blame for each in dict.fromkeys(devices) for blame in _unready_dpus(each, world))
-    return (condition(READY, (*invalid, *unready), "Error" if invalid else "Pending"),)
+    return (
+        condition(READY, (*invalid, *unready), "Error" if invalid else "Pending"),
+        condition("InvalidDPUDetails", invalid, "Error")._replace(names_fault=True),
+    )
+
+
+def _invalid_entry(key: str, device: str, count: int, world: World) -> Iterator[Blame]:
+    """Why a DPUNode must not list a device, or not as often."""
+    row, found = world.stated(device), world.derivation.selection.hosts.devices.get(device)
+    if row is None:
+        yield absent(device)
+        return
+    at = object_id(key)
+    host = found.host if found is not None else row.labels.get(DPU_NODE_NAME, at.name)
+    if host != at.name:
+        other = at._replace(name=host).key
+        yield Blame(other, f"{short_name(device)} belongs to {short_name(other)}, not to {short_name(key)}")
+    if count > 1:
+        yield Blame(key, f"{short_name(key)} lists {short_name(device)} {count} times")
 
 
 def of_set(key: str, world: World) -> tuple[Condition, ...]:
@@ -67,15 +100,15 @@ def of_set(key: str, world: World) -> tuple[Condition, ...]:
     faults = [*_faults_of_set(key, world)]
     needed = [*_needed_by_set(key, world)]
     found = [condition("DPUSetPrereqsReconciled", (*faults, *needed), "Error" if faults else "Pending")]
-    selection = world.derivation.selection
-    dpus = (
-        blame
-        for device in selection.members(key)
-        if selection.winner(device) == key
-        for blame in _unready_dpus(device, world)
-    )
-    ready, *rest = with_ready([*found, condition("DPUsReady", dpus)])
-    return (ready, *(each for each in rest if each.type != "DPUsReady"))
+    updated = of_rollout(key, world)
+    if updated is not None and counts_to_ready(key, world):
+        found.append(updated)
+    unready, more = set_dpus.unready(key, world)
+    ready, *rest = with_ready([*found, condition("DPUsReady", unready, more=more)])
+    if ready.holds and not world.derivation.dpus.wanted_by(key):
+        ready = ready._replace(message=f"{short_name(key)} has no DPU: its selectors match no DPUDevice of a DPUNode")
+    others = [each for each in rest if each.type != "DPUsReady"]
+    return (ready, *others) if updated is None or updated in others else (ready, *others, updated)
 
 
 def of_dpu(key: str, world: World) -> tuple[Condition, ...]:
@@ -92,18 +125,38 @@ def of_dpu(key: str, world: World) -> tuple[Condition, ...]:
             image = ObjectId(at.source, kind, at.namespace, name).key
             found.append(condition(aspect, _some(world.unready(image, _NOT_DOWNLOADED))))
     found.append(condition("DPUFlavorExists", _missing_flavor(wanted.owner, wanted.spec, world)))
-    own = world.unready(key, _NOT_PROVISIONED)
+    causes = [blame for each in found for blame in each.blames]
+    found += _cluster_condition(key, wanted, world)
+    own, seen = world.unready(key, NOT_PROVISIONED), world.observed.get(key)
     if own is None:
         return (condition(READY, ()), *found)
-    causes = [blame for each in found for blame in each.blames]
-    seen = world.observed.get(key)
+    if seen is not None and seen.phase == SERVICE_READINESS:
+        found.append(condition("ServiceReadiness", [own]))
+    told = handover(world.state, world.derivation, key)
+    if isinstance(told, Blame) and seen is None and not causes:
+        return (condition(READY, [told], "Error"), *found)
     has_failed = seen is not None and seen.phase == "Error"
+    causes = causes or [*on_host(key, wanted.spec, world)]
+    if seen is None:
+        causes = causes or [blame for each in found for blame in each.blames if not blame.is_unknown]
     return (condition(READY, causes or [own], "Error" if has_failed else "Pending"), *found)
+
+
+def _cluster_condition(key: str, wanted: Wanted, world: World) -> Iterator[Condition]:
+    """Whether a DPU has a DPU cluster that is ready. DPUs of an installation without DPU clusters have no such
+    condition."""
+    cluster = allocated_cluster(wanted)
+    if cluster is not None:
+        yield condition("DPUClusterReady", _some(world.unready(cluster, "has not answered yet")))
+    elif selector_of(wanted) is not None or world.state.of_kind(wanted.at.source, DPU_CLUSTER):
+        why = waits_for(world.state, wanted)
+        text = f"{short_name(key)} waits for a DPU cluster: {why}" if why else f"{short_name(key)} joins a DPU cluster"
+        yield condition("DPUClusterReady", [Blame(key, text, is_unknown=not why)])
 
 
 def _unready_dpus(device: str, world: World) -> Iterator[Blame]:
     for key in world.derivation.dpus.of_owner(device):
-        yield from _some(world.unready(key, _NOT_PROVISIONED))
+        yield from _some(world.unready(key, NOT_PROVISIONED))
 
 
 def _faults_of_set(key: str, world: World) -> Iterator[Blame]:
@@ -113,15 +166,15 @@ def _faults_of_set(key: str, world: World) -> Iterator[Blame]:
     for owner, device in world.derivation.selection.lost_to(key).items():
         name = short_name(device.partition("#")[0])
         yield Blame(owner, f"{name} belongs to {short_name(owner)}, which is older than {short_name(key)}")
-    for dpu, holder in sorted(_lost_names(key, world).items()):
+    for dpu, holder in heapq.nsmallest(BLAMES_MAX, _lost_names(key, world)):
         yield Blame(holder, f"{short_name(dpu)} is already the DPU of {short_name(holder.partition('#')[0])}")
 
 
-def _lost_names(key: str, world: World) -> dict[str, str]:
-    """The DPUs of a DPUSet whose names DPUs of other devices have."""
-    selection = world.derivation.selection
-    owned = (device for device in selection.members(key) if selection.winner(device) == key)
-    return {dpu: holder for device in owned for dpu, holder in world.derivation.dpus.lost(device).items()}
+def _lost_names(key: str, world: World) -> Iterator[tuple[str, str]]:
+    """The DPUs of a DPUSet whose names DPUs of other devices have, with those devices."""
+    for dpu, device, holder in world.derivation.dpus.contested():
+        if world.derivation.selection.winner(device) == key:
+            yield dpu, holder
 
 
 def _needed_by_set(key: str, world: World) -> Iterator[Blame]:

@@ -7,8 +7,13 @@ from collections.abc import Iterator
 import msgspec
 
 from projections.resources.blame import Blame
+from projections.resources.charts import is_current, is_read
 from projections.resources.clusters import selected_clusters
+from projections.resources.conditions.applications import applications_ready, applications_reconciled
 from projections.resources.conditions.condition import Condition, condition, with_ready
+from projections.resources.conditions.config_ports import config_ports_reconciled
+from projections.resources.conditions.in_clusters import unready_in_clusters
+from projections.resources.conditions.on_dpus import unready_on_dpus
 from projections.resources.conditions.world import World
 from projections.resources.kinds import DPU_CLUSTER, DPU_SERVICE, DPU_SERVICE_INTERFACE, short_name
 from projections.resources.service_specs import (
@@ -34,10 +39,22 @@ def of_service(key: str, world: World) -> tuple[Condition, ...]:
     return with_ready(
         [
             condition("DPUServiceInterfaceReconciled", interfaces, "Error"),
-            condition("ApplicationPrereqsReconciled", _clusters(key, spec, world, needed=not spec.deploy_in_cluster)),
-            condition("ApplicationsReady", _some(world.unready(key, "has no application that was seen healthy yet"))),
+            condition("ApplicationPrereqsReconciled", () if spec.deploy_in_cluster else _answering(key, spec, world)),
+            applications_reconciled(key, world),
+            applications_ready(key, world),
+            config_ports_reconciled(key, spec, world),
         ]
     )
+
+
+def of_template(key: str, world: World) -> tuple[Condition, ...]:
+    """A DPUServiceTemplate: the versions that its chart needs are read, if a process reads charts."""
+    row, seen = world.stated(key), world.observed.get(key)
+    if row is None:
+        return _unreadable(key, "DPUServiceTemplateReconciled", None)
+    unread = seen is not None and is_read(row) and is_current(row, seen) and not seen.is_ready
+    blames = [Blame(key, f"the chart of {short_name(key)} cannot be read: {seen.message}")] if seen and unread else []
+    return with_ready([condition("DPUServiceTemplateReconciled", blames, "Error")])
 
 
 def of_chain(key: str, world: World) -> tuple[Condition, ...]:
@@ -59,7 +76,9 @@ def of_chain(key: str, world: World) -> tuple[Condition, ...]:
     return with_ready(
         [
             _reconciled("ServiceChainSetReconciled", key, spec, world),
-            condition("ServiceChainSetReady", (*open_ports, *_some(world.unready(key, _NOT_APPLIED)))),
+            condition(
+                "ServiceChainSetReady", (*open_ports, *unready_in_clusters(key, world), *unready_on_dpus(key, world))
+            ),
         ]
     )
 
@@ -73,7 +92,7 @@ def of_set(aspect: str, key: str, world: World) -> tuple[Condition, ...]:
     return with_ready(
         [
             _reconciled(f"{aspect}Reconciled", key, spec, world),
-            condition(f"{aspect}Ready", _some(world.unready(key, _NOT_APPLIED))),
+            condition(f"{aspect}Ready", (*unready_in_clusters(key, world), *unready_on_dpus(key, world))),
         ]
     )
 
@@ -94,22 +113,22 @@ def of_request(key: str, world: World) -> tuple[Condition, ...]:
     )
 
 
-_NOT_APPLIED = "has not been applied in each DPU cluster yet"
-
-
 def _reconciled(aspect: str, key: str, spec: ClusterSelecting, world: World) -> Condition:
     """The condition that an object can be applied in the DPU clusters that it is for."""
     has_fault = key in world.derivation.in_clusters.faults
     return condition(aspect, _clusters(key, spec, world), "Error" if has_fault else "Pending")
 
 
-def _clusters(key: str, spec: ClusterSelecting, world: World, *, needed: bool = True) -> Iterator[Blame]:
-    """The blames on the DPU clusters of an object."""
-    if not needed:
-        return
+def _clusters(key: str, spec: ClusterSelecting, world: World) -> Iterator[Blame]:
+    """The blames on an object that cannot be derived, or on its DPU clusters."""
     if fault := world.derivation.in_clusters.faults.get(key):
         yield Blame(key, f"{short_name(key)} is for no DPU cluster, because its spec has a fault: {fault}")
-        return
+    else:
+        yield from _answering(key, spec, world)
+
+
+def _answering(key: str, spec: ClusterSelecting, world: World) -> Iterator[Blame]:
+    """The blames on the DPU clusters of an object."""
     found = selected_clusters(world.state, object_id(key).source, spec.clusters)
     if isinstance(found, str):
         yield Blame(key, f"{short_name(key)} is for no DPU cluster, because its selector has a fault: {found}")
@@ -140,21 +159,31 @@ def _faults_of_interface(key: str, name: str, spec: ServiceSpec, world: World) -
 
 def _older_consumer(key: str, name: str, world: World) -> str | None:
     """A stated DPUService that uses an interface and is older than this one."""
-    at, own = object_id(key), world.stated(key)
+    own = world.stated(key)
     if own is None or world.wanted(key) is not None:
         return None
-    for other in world.state.of_kind(at.source, DPU_SERVICE):
-        row, spec = world.stated(other), world.read(other, ServiceSpec)
-        if (
-            row is None
-            or other == key
-            or object_id(other).namespace != at.namespace
-            or not isinstance(spec, ServiceSpec)
-        ):
-            continue
-        if name in (spec.interfaces or ()) and (row.created_ms, other) < (own.created_ms, key):
-            return other
-    return None
+    consumer = consumer_of(object_id(key)._replace(kind=DPU_SERVICE_INTERFACE, name=name).key, world)
+    return consumer if consumer is not None and _age(consumer, world) < _age(key, world) else None
+
+
+def consumer_of(interface: str, world: World) -> str | None:
+    """The oldest stated DPUService that uses a DPUServiceInterface."""
+    at = object_id(interface)
+    services = (
+        each for each in world.state.of_kind(at.source, DPU_SERVICE) if object_id(each).namespace == at.namespace
+    )
+    found = (each for each in services if _uses(each, at.name, world))
+    return min(found, key=lambda each: _age(each, world), default=None)
+
+
+def _uses(service: str, interface: str, world: World) -> bool:
+    spec = world.read(service, ServiceSpec)
+    return isinstance(spec, ServiceSpec) and interface in (spec.interfaces or ())
+
+
+def _age(key: str, world: World) -> tuple[int, str]:
+    row = world.stated(key)
+    return (row.created_ms if row is not None else 0, key)
 
 
 def _interface_labels(key: str, world: World) -> list[dict[str, str]]:

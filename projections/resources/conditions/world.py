@@ -9,20 +9,10 @@ from projections.resources import kinds
 from projections.resources.blame import Blame, absent, deleting
 from projections.resources.derivation import Derivation
 from projections.resources.kinds import short_name
+from projections.resources.observation import Observation
 from projections.resources.specs import Read, read
 from projections.resources.state import Resource, ResourcesState, object_id
 from projections.resources.wanted import Wanted
-
-
-class Observation(NamedTuple):
-    """What is known of the real thing behind an object: a download, a device, a cluster, an application.
-
-    `message` says why it is not ready, in one sentence without the name of the object.
-    """
-
-    is_ready: bool
-    phase: str = ""
-    message: str = ""
 
 
 class World(NamedTuple):
@@ -31,6 +21,11 @@ class World(NamedTuple):
     state: ResourcesState
     derivation: Derivation
     observed: Mapping[str, Observation]
+
+    @classmethod
+    def of(cls, state: ResourcesState, derivation: Derivation) -> World:
+        """The world of a state, with what the state knows as observed."""
+        return cls(state, derivation, state.seen)
 
     def stated(self, key: str) -> Resource | None:
         return self.state.objects.rows.get(key)

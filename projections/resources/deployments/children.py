@@ -5,22 +5,22 @@ With a prerequisite missing, only the DPUSets are derived, and held: their DPUs 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from projections.resources.deployments.chain_objects import chain_object
 from projections.resources.deployments.naming import owner_labels, owner_value
 from projections.resources.deployments.prerequisites import Prerequisites
 from projections.resources.deployments.service_objects import revisions, service_objects
-from projections.resources.deployments.specs import DeploymentSet, DPUDeploymentSpec
+from projections.resources.deployments.specs import STRATEGY, DeploymentSet, DPUDeploymentSpec
 from projections.resources.kinds import DPU_SET
 from projections.resources.specs import JSON, Labels, without_absent
 from projections.resources.state import ObjectId
 from projections.resources.wanted import Wanted
 from schemas.resources.dpf.names import CHAIN_VERSION, OWNING_DEPLOYMENT, service_version
 
-_STRATEGY = {"type": "RollingUpdate"}
 _NODE_EFFECT = {"drain": {"automaticNodeReboot": True}}
-"""What release 24.10 does without these fields; later releases demand them."""
+"""What release 24.10 does without this field; later releases demand them."""
 
 
 class Derived(NamedTuple):
@@ -31,8 +31,14 @@ class Derived(NamedTuple):
     children: tuple[Wanted, ...]
 
 
-def derived(at: ObjectId, spec: DPUDeploymentSpec, needed: Prerequisites) -> Derived:
-    """The objects that a deployment wants."""
+def derived(at: ObjectId, spec: DPUDeploymentSpec, needed: Prerequisites, annotations: Labels) -> Derived:
+    """The objects that a deployment wants. `annotations` are those that its DPUSets get from it."""
+    found = _derived(at, spec, needed)
+    children = (replace(each, annotations=annotations) if each.at.kind == DPU_SET else each for each in found.children)
+    return found._replace(children=tuple(children)) if annotations else found
+
+
+def _derived(at: ObjectId, spec: DPUDeploymentSpec, needed: Prerequisites) -> Derived:
     sets = spec.dpus.dpu_sets or ()
     if not needed.is_complete:
         held = (_dpu_set(at, spec, each, {}, applies_on_change=False, is_held=True) for each in sets)
@@ -77,7 +83,7 @@ def _dpu_set(
         "secureBoot": dpus.secure_boot,
     }
     content = {
-        "strategy": dpus.dpu_set_strategy or _STRATEGY,
+        "strategy": dpus.dpu_set_strategy or STRATEGY,
         "nodeSelector": given.node_selector,
         "dpuNodeSelector": given.dpu_node_selector,
         "dpuSelector": given.dpu_selector,

@@ -18,6 +18,7 @@ from projections.resources.deployments.specs import (
     TemplateSpec,
 )
 from projections.resources.deployments.values import referenced_services
+from projections.resources.deployments.version_matching import mismatches
 from projections.resources.items import check_object_name
 from projections.resources.kinds import (
     BFB,
@@ -28,6 +29,7 @@ from projections.resources.kinds import (
     DPU_SERVICE_TEMPLATE,
     short_name,
 )
+from projections.resources.observation import Observation
 from projections.resources.specs import Read, read
 from projections.resources.state import ObjectId, Resource
 from schemas.resources.dpf.service_template import DELIMITERS
@@ -47,17 +49,24 @@ class Prerequisites(NamedTuple):
     services: dict[str, ServiceParts]
     missing: tuple[Blame, ...]
     """Objects that do not exist or do not fit to each other."""
+    leaving: tuple[Blame, ...]
+    """Objects that are being deleted. They serve until they are gone: what is made from them must not go before."""
     unfit: tuple[Blame, ...]
     """Resources that the flavor does not leave to the services."""
+    mismatched: tuple[Blame, ...]
+    """Versions that a service needs and that the image does not have. A version that is not known yet holds up
+    nothing."""
 
     @property
     def is_complete(self) -> bool:
-        return not self.missing and not self.unfit
+        return not self.missing and not self.unfit and all(each.is_unknown for each in self.mismatched)
 
 
-def prerequisites(at: ObjectId, spec: DPUDeploymentSpec, rows: Mapping[str, Resource]) -> Prerequisites:
-    """The objects that a deployment needs."""
-    missing = [*_misnamed(at, spec), *_missing_of_dpus(at, spec, rows)]
+def prerequisites(
+    at: ObjectId, spec: DPUDeploymentSpec, rows: Mapping[str, Resource], seen: Mapping[str, Observation]
+) -> Prerequisites:
+    """The objects that a deployment needs. `seen` is what is observed of the real things behind objects."""
+    missing = [*_misnamed(at, spec), *(absent(key) for key in _of_dpus(at, spec) if key not in rows)]
     order = dependency_order(spec.services)
     if isinstance(order, str):
         missing.append(Blame(at.key, order))
@@ -71,7 +80,13 @@ def prerequisites(at: ObjectId, spec: DPUDeploymentSpec, rows: Mapping[str, Reso
             services[name] = parts
         else:
             missing += parts
-    return Prerequisites(services, tuple(missing), tuple(_unfit(at, spec, services, rows)))
+    return Prerequisites(
+        services,
+        tuple(missing),
+        tuple(deleting(key) for key in _of_dpus(at, spec) if key in rows and rows[key].deleted_ms),
+        tuple(_unfit(at, spec, services, rows)),
+        tuple(mismatches(at, spec, services, rows, seen)),
+    )
 
 
 def _misnamed(at: ObjectId, spec: DPUDeploymentSpec) -> Iterator[Blame]:
@@ -84,7 +99,8 @@ def _misnamed(at: ObjectId, spec: DPUDeploymentSpec) -> Iterator[Blame]:
             yield Blame(at.key, fault)
 
 
-def _missing_of_dpus(at: ObjectId, spec: DPUDeploymentSpec, rows: Mapping[str, Resource]) -> Iterator[Blame]:
+def _of_dpus(at: ObjectId, spec: DPUDeploymentSpec) -> Iterator[str]:
+    """The keys of the objects that the DPUs of a deployment are made from."""
     dpus = spec.dpus
     for kind, name in (
         (BFB, dpus.bfb),
@@ -92,11 +108,8 @@ def _missing_of_dpus(at: ObjectId, spec: DPUDeploymentSpec, rows: Mapping[str, R
         (DPU_FLAVOR, dpus.flavor),
         (DPU_FLAVOR_TEMPLATE, dpus.flavor_template),
     ):
-        key = ObjectId(at.source, kind, at.namespace, name or "").key
-        if name and key not in rows:
-            yield absent(key)
-        elif name and rows[key].deleted_ms:
-            yield deleting(key)
+        if name:
+            yield ObjectId(at.source, kind, at.namespace, name).key
 
 
 def _parts(

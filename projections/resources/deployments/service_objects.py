@@ -22,7 +22,7 @@ from projections.resources.kinds import DPU_SERVICE, DPU_SERVICE_INTERFACE
 from projections.resources.specs import JSON, without_absent
 from projections.resources.state import ObjectId
 from projections.resources.wanted import Wanted, digest
-from schemas.resources.dpf.names import DEPLOYMENT_SERVICE, INTERFACE, SERVICE_ID, service_version
+from schemas.resources.dpf.names import CONSUMED_BY, DEPLOYMENT_SERVICE, INTERFACE, SERVICE_ID, service_version
 
 
 class ServiceRevision(NamedTuple):
@@ -144,5 +144,5 @@ def _interface(
             }
         ),
         labels=owner_labels(at),
-        annotations={VERSION_ANNOTATION: revision.version},
+        annotations={VERSION_ANNOTATION: revision.version, CONSUMED_BY: revision.name},
     )

@@ -8,6 +8,9 @@ import msgspec
 
 from projections.resources.specs import JSON, Labels, Named, Spec
 
+STRATEGY = {"type": "RollingUpdate"}
+"""The strategy of the DPUSets of a deployment that states none, as in release 24.10; later releases demand one."""
+
 
 class DeploymentSet(Spec, frozen=True):
     """A DPUSet of a deployment."""
@@ -66,7 +69,7 @@ class Switch(Spec, frozen=True):
 
 
 class UpgradePolicy(Spec, frozen=True):
-    """Whether the host gives way before a change."""
+    """Whether the node effect is applied to the host before a change."""
 
     apply_node_effect: bool = True
 

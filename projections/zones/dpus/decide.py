@@ -15,10 +15,11 @@ from eventstore.folding.fold import DONE, Decision, Outcome, RecordMetadata, ref
 from eventstore.reasons import Fault, Reason
 from projections.attempt_limits import FAILURE_KINDS, AttemptsByFailure, in_force
 from projections.field_checks import MAX_AHEAD_MS, check_name, check_text, check_zone, is_printable, quoted
-from projections.installs.fold import MAX_ORDINAL
 from projections.zones.dpus.lifecycle import REQUESTS, Trigger, transition
-from projections.zones.dpus.phases import INITIALIZING, PENDING
+from projections.zones.dpus.phases import PENDING
+from projections.zones.dpus.registration import Registration, limit_fault, registered
 from projections.zones.dpus.rollout import DpuChange, InstallAdmission, admit, limits_of, queue_place
+from projections.zones.dpus.wanted import followed
 from projections.zones.rows import Dpu, Zone
 from projections.zones.state import ZonesChange, ZonesState
 from schemas.events import (
@@ -37,8 +38,6 @@ STEP_DEADLINE = "step"
 LOST = "lost"
 """Kind of a StepFailed that another provisioner appends when the provisioner of the attempt is no longer alive."""
 
-MAX_DPUS_PER_ZONE = 100_000
-
 MAX_MESSAGE = 253
 """Maximum length of a stored failure message, in characters."""
 
@@ -51,6 +50,10 @@ def register(state: ZonesState, event: DpuRegistered, at: RecordMetadata) -> Dec
     fault = _fault_of_registration(event)
     if fault is not None:
         return refusal(fault)
+    wanted = state.wanted.rows.get(event.dpu)
+    if wanted is not None:
+        reason = f"dpu: {event.dpu!r} is wanted by the object {wanted.object!r}; change that object instead"
+        return refusal(Fault(reason, Reason.DPU_WANTED, dpu=event.dpu, object=wanted.object))
     old = state.dpus.rows.get(event.dpu)
     if old is None:
         return _add(state, event, at)
@@ -118,37 +121,24 @@ def expire(state: ZonesState, event: DeadlinePassed, at: RecordMetadata) -> Deci
 
 def _add(state: ZonesState, event: DpuRegistered, at: RecordMetadata) -> Decision:
     index = state.dpu_index.zone(event.zone)
-    if len(index.names) >= MAX_DPUS_PER_ZONE:
-        reason = f"zone: {event.zone!r} has {MAX_DPUS_PER_ZONE} DPUs, the limit"
-        return refusal(Fault(reason, Reason.LIMIT_REACHED, zone=event.zone, limit=MAX_DPUS_PER_ZONE))
-    zone = state.zone_rows.rows.get(event.zone) or Zone()
-    ordinal = zone.ordinals if zone.ordinals < MAX_ORDINAL else index.lowest_free
-    row = Dpu(
-        zone=event.zone,
-        ordinal=ordinal,
-        node=event.node,
-        serial=event.serial,
-        bmc_address=event.bmc_address,
-        phase=INITIALIZING,
-        attempt=at.offset,
-        entered=at.offset,
-        since=at.offset,
-        since_ms=at.time_ms,
-    )
-    zones = {event.zone: replace(zone, ordinals=max(zone.ordinals, ordinal + 1))}
-    return Decision(ZonesChange(dpus={event.dpu: row}, zones=zones), DONE)
+    if fault := limit_fault(event.zone, len(index.names)):
+        return refusal(fault)
+    registration = Registration(event.zone, event.node, event.serial, event.bmc_address)
+    added = registered(registration, state.zone_rows.rows.get(event.zone) or Zone(), index, at)
+    return Decision(ZonesChange(dpus={event.dpu: added.dpu}, zones={event.zone: added.zone}), DONE)
 
 
 def _decide(state: ZonesState, name: str, old: Dpu, result: Dpu | str | None, at: RecordMetadata) -> Decision:
     if isinstance(result, str):
         return refusal(result)
+    result, zones = followed(state, name, result, at)
     changed = DpuChange(name, old, result)
     admitted = admit(state, old.zone, limits_of(state.zone_rows.rows.get(old.zone)), changed, at)
     outcome = _outcome(state, changed, admitted)
     if result == old and not admitted.rows:
         return Decision(None, outcome)
     rows: dict[str, Dpu | None] = {name: result, **admitted.rows}
-    return Decision(ZonesChange(dpus=rows), outcome)
+    return Decision(ZonesChange(dpus=rows, zones=zones), outcome)
 
 
 def _outcome(state: ZonesState, changed: DpuChange, admitted: InstallAdmission) -> Outcome:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from projections.field_checks import check_text, quoted
-from projections.zones.dpus.phases import PROVISIONING, STEPS, Step
+from projections.zones.dpus.phases import DEVICE, HOST_NETWORK, PROVISIONING, STEPS, Step
 
 _REST = re.compile(r"[^\s/]\S*")
 
@@ -26,9 +26,13 @@ class InstallInterface(NamedTuple):
     steps: Mapping[str, Step] = STEPS
 
 
+_NETWORK_ON_DEVICE = {HOST_NETWORK: STEPS[HOST_NETWORK]._replace(executor=DEVICE)}
+"""A simulated device plays the network of its host, so this step belongs to the process that has the device."""
+
 INTERFACES: Mapping[str, InstallInterface] = {
     "http": InstallInterface("//HOST:PORT/NAME"),
-    "simulated": InstallInterface("NAME"),
+    "redfish": InstallInterface("//HOST:PORT"),
+    "simulated": InstallInterface("NAME", {**STEPS, **_NETWORK_ON_DEVICE}),
 }
 """Install interfaces by scheme."""
 
@@ -52,6 +56,16 @@ def phase_after(bmc_address: str, phase: str) -> str:
 def address_forms() -> str:
     """The forms of addresses, for a sentence."""
     return " or ".join(f"{scheme}:{interface.rest}" for scheme, interface in INTERFACES.items())
+
+
+def is_simulated(address: str) -> bool:
+    """Whether a BMC is simulated in the process that provisions it."""
+    return address.startswith("simulated:")
+
+
+def stands_for_host(address: str) -> bool:
+    """Whether a device also does what concerns its host and its DPU cluster, as every simulated one does."""
+    return address.partition(":")[0] in ("simulated", "http")
 
 
 def check_bmc_address(field: str, value: str) -> str | None:

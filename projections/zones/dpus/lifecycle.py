@@ -155,6 +155,20 @@ def _delete(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
     return enter_phase(replace(row, paused=False), DELETING, trigger.at)
 
 
+def _follow(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
+    """Install what an object wants, from any phase. An install of another image that is under way ends: its attempt is
+    refused, and the next one fences it. A device that still has the wanted image only gets its node back."""
+    has_image = row.installed == trigger.image and not row.swapped
+    if row.phase == READY and has_image:
+        return row
+    if row.image == trigger.image and (row.phase == PENDING or row.phase in PROVISIONING):
+        return row
+    if has_image and row.phase != INITIALIZING:
+        row = replace(row, image=trigger.image)
+        return enter_phase(row, NODE_EFFECT_REMOVAL, trigger.at) if row.effect else _settled(row, trigger.at)
+    return _provision(name, row, trigger)
+
+
 def _stay(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
     return row
 
@@ -320,6 +334,7 @@ def _rows(trigger: str, *cells: tuple[tuple[str, ...], Action]) -> dict[tuple[st
 
 TRANSITIONS: Mapping[tuple[str, str], Action] = {
     **_rows("provision", ((INITIALIZING, PENDING, READY, ERROR), _provision)),
+    **_rows("follow", ((INITIALIZING, PENDING, *PROVISIONING, READY, ERROR), _follow)),
     **_rows("pause", (PHASES, _pause)),
     **_rows("resume", (PHASES, _resume)),
     **_rows("retry", (_WORK, _reopen), ((ERROR,), _retry_failed)),

@@ -34,6 +34,12 @@ NODE = "node"
 """The executor of steps on the DPU's host, which is a node of the source cluster."""
 CLUSTER = "cluster"
 """The executor of steps in the DPU cluster, of which the DPU is a node."""
+RELEASE = "release"
+"""The executor of the end of a DPU: on its host, in its DPU cluster and on the device."""
+
+
+WAITS = "waits for "
+"""Begins the progress of a step that waits for something other than a task of the device."""
 
 
 class Step(NamedTuple):
@@ -56,7 +62,7 @@ STEPS: Mapping[str, Step] = {
     CLUSTER_CONFIG: Step("join-cluster", CLUSTER, 10 * _MINUTE_MS),
     SERVICE_READINESS: Step("check-services", CLUSTER, 20 * _MINUTE_MS),
     NODE_EFFECT_REMOVAL: Step("undrain", NODE, 10 * _MINUTE_MS),
-    DELETING: Step("release", DEVICE, 10 * _MINUTE_MS),
+    DELETING: Step("release", RELEASE, 10 * _MINUTE_MS),
 }
 """All steps, in the order of a provisioning. The row of the DPU is deleted at the end of the Deleting step."""
 

@@ -8,7 +8,8 @@ and needs no capacity under the second limit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -111,6 +112,48 @@ def admit(
         # Set even for a DPU that skips the Node Effect: capacity taken here without `effect` would never be freed.
         rows[name] = enter_phase(replace(row, effect=True), row.resume or NODE_EFFECT, at)
     return InstallAdmission(rows, full)
+
+
+def admit_all(
+    state: ZonesState, zone: str, limits: RolloutLimits, changes: Sequence[DpuChange], at: RecordMetadata
+) -> dict[str, Dpu]:
+    """Admit DPUs within the limits, after the changes of a record about many DPUs of a zone."""
+    index = state.dpu_index.zone(zone)
+    room = limits.parallel_installs - index.installing
+    room -= sum(_installing(each.new) - _installing(each.old) for each in changes)
+    unavailable = Counter(index.unavailable)
+    for each in changes:
+        for row, by in ((each.old, -1), (each.new, 1)):
+            if row is not None and row.effect:
+                unavailable[host_of(each.name, row)] += by
+    unavailable = +unavailable
+    rows: dict[str, Dpu] = {}
+    for name, row in _queued_of_all(state, index, changes):
+        if len(rows) >= room:
+            break
+        if row.paused:
+            continue
+        host = host_of(name, row)
+        if not row.effect and host not in unavailable and len(unavailable) >= limits.unavailable_nodes:
+            continue
+        unavailable[host] += not row.effect
+        rows[name] = enter_phase(replace(row, effect=True), row.resume or NODE_EFFECT, at)
+    return rows
+
+
+def _queued_of_all(state: ZonesState, index: ZoneDpus, changes: Sequence[DpuChange]) -> Iterator[tuple[str, Dpu]]:
+    """The queued DPUs after a record, in the order of admission. The queue is read only if the record frees capacity:
+    before it, everything that fits was admitted."""
+    changed = {each.name: each for each in changes}
+    frees = any(_frees_capacity(each) for each in changes if each.old is not None)
+    for line, effect in ((index.retry_queue, True), (index.queue, False)):
+        for name in line if frees else [name for name in changed if name in line]:
+            new = changed[name].new if name in changed else state.dpus.rows[name]
+            if new is not None and new.phase == PENDING and (name not in changed or _keeps_place(changed[name])):
+                yield name, new
+        for name, each in changed.items():
+            if each.new is not None and _is_queued(each.new) and not _keeps_place(each) and each.new.effect == effect:
+                yield name, each.new
 
 
 def queue_place(state: ZonesState, changed: DpuChange, admitted: InstallAdmission) -> int:

@@ -59,11 +59,13 @@ def discovery_faults(spec: Spec, older: Spec | None) -> Iterator[Fault]:
     """The faults of a DPUDiscovery."""
     given = spec["ipRangeSpec"]["ipRange"]
     try:
-        first, last = (ipaddress.IPv4Address(given[end]) for end in ("startIP", "endIP"))
+        first, last = (ipaddress.ip_address(given[end]) for end in ("startIP", "endIP"))
     except ValueError as error:
-        yield Fault("spec.ipRangeSpec.ipRange", f"must have two IPv4 addresses: {error}")
+        yield Fault("spec.ipRangeSpec.ipRange", f"must have two addresses: {error}")
         return
-    if first > last:
+    if first.version != last.version:
+        yield Fault("spec.ipRangeSpec.ipRange.endIP", f"must be an IPv{first.version} address, as startIP is")
+    elif int(first) > int(last):
         yield Fault("spec.ipRangeSpec.ipRange.endIP", f"must not be below startIP, which is {first}")
 
 

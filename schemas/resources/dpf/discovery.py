@@ -14,7 +14,10 @@ from schemas.resources.model import Model, validated
 
 _OCTET = "(25[0-5]|2[0-4][0-9]|[01]?[0-9][0-9]?)"
 
-Address = Annotated[str, Field(pattern=rf"^({_OCTET}\.){{3}}{_OCTET}$")]
+ADDRESS = rf"^(({_OCTET}\.){{3}}{_OCTET}|[0-9a-fA-F:]*:[0-9a-fA-F:]*)$"
+
+Address = Annotated[str, Field(pattern=ADDRESS)]
+"""An address of either family. DPF takes IPv4 only."""
 
 
 class IPRange(Model):

@@ -1,7 +1,8 @@
 """DPUFlavor and DPUFlavorTemplate: how the system on a DPU is configured.
 
-The spec is immutable, as in release 24.10 and those after it: a DPU is configured as it was installed. The newest
-releases allow edits of some fields in place; those edits are refused here, and a new flavor is the way.
+Some fields of a flavor may be edited in place, as in the current release; release 24.10 refuses every edit. DPUs of an
+edited flavor are installed anew in the waves of their rollouts. The other fields never change: another flavor is the
+way.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from schemas.resources.dpf.flavor_parts import (
     VirtualFunction,
 )
 from schemas.resources.dpf.names import PROVISIONING, VERSION
-from schemas.resources.dpf.types import DPUMode, Name, Quantities, immutable
+from schemas.resources.dpf.types import DPUMode, Name, Quantities
 from schemas.resources.kinds import Kind
 from schemas.resources.model import Model, validated
 
@@ -46,6 +47,28 @@ _NVCONFIG = validated(
     (
         f"self.all(p1, self.exists_one(p2, {_DEVICE.format('p1')} == {_DEVICE.format('p2')}))",
         "each nvconfig.device (including unspecified as '*') must be unique (case-insensitive)",
+    ),
+)
+
+
+_INLINE_FILES = "(has({0}.configFiles) ? {0}.configFiles.filter(f, !has(f.type) || f.type == 'cloud-init') : [])"
+
+
+def _fixed(name: str) -> tuple[str, str]:
+    """The rule that a field is neither changed, nor added, nor removed."""
+    absent = f"(!has(self.{name}) && !has(oldSelf.{name}))"
+    same = f"(has(self.{name}) && has(oldSelf.{name}) && self.{name} == oldSelf.{name})"
+    return f"{absent} || {same}", f"{name} is immutable"
+
+
+_FIXED = validated(
+    *map(
+        _fixed,
+        ("dpuMode", "bfcfgParameters", "dpuResources", "systemReservedResources", "hostNetworkInterfaceConfigs"),
+    ),
+    (
+        f"{_INLINE_FILES.format('self')} == {_INLINE_FILES.format('oldSelf')}",
+        "configFiles with type cloud-init (the default) are immutable",
     ),
 )
 
@@ -99,7 +122,7 @@ class ServiceReadiness(Model):
 class DPUFlavorSpec(Model):
     """The configuration of a DPU."""
 
-    model_config = ConfigDict(json_schema_extra=immutable("DPUFlavor spec is immutable"))
+    model_config = ConfigDict(json_schema_extra=_FIXED)
 
     grub: Grub | None = None
     sysctl: Sysctl | None = None
@@ -108,7 +131,8 @@ class DPUFlavorSpec(Model):
     ovs: OVS | None = None
     bfcfg_parameters: list[str] | None = None
     """Lines for bf.cfg as KEY=VALUE."""
-    config_files: list[ConfigFile] | None = None
+    config_files: Annotated[list[ConfigFile] | None, Field(max_length=1_024)] = None
+    """Files on the DPU. Their number has a limit because an API server refuses the rule about them without one."""
     packages: Annotated[list[Package] | None, Field(max_length=64, json_schema_extra=_unique("package"))] = None
     systemd_services: Annotated[
         list[SystemdService] | None, Field(max_length=64, json_schema_extra=_unique("systemd service"))

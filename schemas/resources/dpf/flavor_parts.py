@@ -43,6 +43,8 @@ class NVConfig(Model):
 class ConfigMapKey(Model):
     """A key of a ConfigMap."""
 
+    model_config = ConfigDict(json_schema_extra={"x-kubernetes-map-type": "atomic"})
+
     name: str = ""
     """The name of the ConfigMap."""
     key: str

@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field
 
 from schemas.resources.crds import DEFAULT
 from schemas.resources.dpf.names import PROVISIONING, VERSION
-from schemas.resources.dpf.types import AGE, Conditions, Name, ObservedGeneration, immutable, named
+from schemas.resources.dpf.types import AGE, Conditions, Name, ObservedGeneration, StringMap, immutable, named
 from schemas.resources.kinds import Column, Kind
 from schemas.resources.model import Model, validated
 
@@ -101,12 +101,21 @@ class SoftwareSpec(Model):
 
     os_iso: Name
     """The installer of the operating system."""
-    pldm_fw_bundle: Name | None = None
-    """The firmware of the DPU."""
+    pldm_fw_bundle: Name | Annotated[dict[str, Name], Field(min_length=1)] | None = None
+    """The firmware of the DPU: one bundle, or one for each PSID."""
     platform_pldm_fw_bundle: Name | None = None
     """The firmware of the platform, with that of its NICs."""
     nic_fw: Name | None = None
     """One NIC firmware instead of the one in the platform's bundle."""
+
+
+class DeviceVersions(Model):
+    """The versions in the firmware of one PSID."""
+
+    bmc_version: Name | None = None
+    bmc_erot_version: Name | None = None
+    sbios_version: Name | None = None
+    bf_nic_fw_version: Name | None = None
 
 
 class SoftwareVersions(Model):
@@ -120,12 +129,14 @@ class SoftwareVersions(Model):
     bmc_erot_version: str | None = None
     sbios_version: str | None = None
     bf_nic_fw_version: str | None = None
+    bluefield_software_versions: dict[str, DeviceVersions] | None = None
+    """The versions by PSID, where each has its own firmware."""
 
 
 class DownloadedComponents(Model):
     """The files that are on the image store."""
 
-    pldm_fw_bundle: str | None = None
+    pldm_fw_bundle: str | StringMap | None = None
     platform_pldm_fw_bundle: str | None = None
     os_iso: str | None = None
     nic_fw: str | None = None

@@ -2,7 +2,7 @@
 
 Release 24.10 writes `drain: {automaticNodeReboot: true}`, later releases `drain: true`. A structural schema has no
 unions, and CEL cannot read a field without a type, so an enum states the five values, and `oneOf` that exactly one
-effect is given.
+effect is given. An effect that is false or empty is none, as in DPF: `drain: true, noEffect: false` is one effect.
 """
 
 from __future__ import annotations
@@ -17,11 +17,27 @@ from schemas.resources.model import Model
 
 EFFECTS = ("taint", "noEffect", "customLabel", "drain", "customAction", "hold")
 
+_DRAINS = [True, False, {}, {"automaticNodeReboot": True}, {"automaticNodeReboot": False}]
 _DRAIN = {
-    "enum": [True, False, {}, {"automaticNodeReboot": True}, {"automaticNodeReboot": False}],
+    "enum": _DRAINS,
     "x-kubernetes-preserve-unknown-fields": True,
 }
 _DRAINED = {"drain": {"automaticNodeReboot": True}}
+
+_GIVEN: dict[str, dict[str, Any]] = {
+    "taint": {},
+    "noEffect": {"enum": [True]},
+    "customLabel": {"minProperties": 1},
+    "drain": {"enum": [value for value in _DRAINS if value is not False]},
+    "customAction": {"minLength": 1},
+    "hold": {"enum": [True]},
+}
+"""What an effect's value must be, so that it counts."""
+_EXACTLY_ONE: dict[str, Any] = {
+    "oneOf": [
+        {"required": [name]} | ({"properties": {name: limits}} if (limits := _GIVEN[name]) else {}) for name in EFFECTS
+    ]
+}
 
 DRAINED: dict[str, Any] = {DEFAULT: _DRAINED}
 """The default of release 24.10, which later releases do not have: there the field is required."""
@@ -43,7 +59,7 @@ class Taint(Model):
 class NodeAction(Model):
     """The effect on the host while a DPU is worked on: exactly one."""
 
-    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": [name]} for name in EFFECTS]})
+    model_config = ConfigDict(json_schema_extra=_EXACTLY_ONE)
 
     taint: Taint | None = None
     """Taint the node."""

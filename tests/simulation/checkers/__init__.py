@@ -35,20 +35,26 @@ from eventstore.errors import LogMismatch
 from eventstore.state_store.store import StateReader
 from tests.simulation.checkers import (
     agreement,
+    applications,
     budgets,
     clique_objects,
     cliques,
     commands,
     decisions,
     devices,
+    dpu_clusters,
     folds,
     lifecycle,
     liveness,
+    network_documents,
     owners,
     plane_records,
+    rollouts,
     source_nodes,
     specs,
+    staging,
     statuses,
+    wanted_dpus,
 )
 from tests.simulation.checkers.evidence import Appended, Evidence, Records
 from tests.simulation.checkers.plane_records import BOUNDS
@@ -102,10 +108,22 @@ INVARIANTS = (
     ),
     Invariant(
         "I7",
-        "outdated attempts, marks, BMC sessions and table versions have no effect",
-        (lifecycle.check_attempts, lifecycle.check_marks, lifecycle.check_calls, devices.check_device_versions),
+        "outdated attempts, marks, BMC sessions, tables and network documents have no effect",
+        (
+            lifecycle.check_attempts,
+            lifecycle.check_marks,
+            lifecycle.check_calls,
+            devices.check_device_versions,
+            network_documents.check_versions,
+            wanted_dpus.check_ranges,
+        ),
     ),
-    Invariant("I8", "a device has the table of the log", (devices.check_tables,), (devices.check_equality,)),
+    Invariant(
+        "I8",
+        "a device has the table and the network document of the log",
+        (devices.check_tables, network_documents.check_documents),
+        (devices.check_equality, network_documents.check_applied),
+    ),
     Invariant(
         "I9",
         "reported positions and versions never go back, and never exceed the log",
@@ -120,8 +138,14 @@ INVARIANTS = (
     Invariant("I12", "a client reads its own writes, and never an older state than before", (commands.check_reads,)),
     Invariant(
         "I13",
-        "withdrawals, installs and writes stay within budgets, limits and freezes",
-        (budgets.check_budgets, lifecycle.check_rollout, devices.check_freezes),
+        "withdrawals, installs, rollouts and writes stay within budgets, limits and freezes",
+        (
+            budgets.check_budgets,
+            lifecycle.check_rollout,
+            devices.check_freezes,
+            rollouts.check_limits,
+            rollouts.check_releases,
+        ),
     ),
     Invariant("I14", "without a relay, devices keep their tables", (devices.check_without_relay,)),
     Invariant(
@@ -134,6 +158,9 @@ INVARIANTS = (
             liveness.check_limits,
             liveness.check_idle,
             liveness.check_replicas,
+            rollouts.check_advanced,
+            applications.check_observed,
+            network_documents.check_shown,
         ),
     ),
     Invariant(
@@ -198,6 +225,24 @@ INVARIANTS = (
         "the log has specs as users of source clusters wrote them, under their names, and the last one of each object",
         (specs.check_authors,),
         (specs.check_last,),
+    ),
+    Invariant(
+        "I31",
+        "a wanted DPU is in one zone, is installed once per wanted image on a drained host, and leaves nothing behind",
+        (wanted_dpus.check_owners, wanted_dpus.check_installs, wanted_dpus.check_reboots),
+        (wanted_dpus.check_handed_over,),
+    ),
+    Invariant(
+        "I32",
+        "a staged change reaches DPUs in the order of its stages, and goes on unless it is held or paused",
+        (staging.check_stages, staging.check_order),
+        (staging.check_ended,),
+    ),
+    Invariant(
+        "I33",
+        "a DPU joins its DPU cluster as a ready node, and leaves none behind; a used control plane is never deleted",
+        (dpu_clusters.check_joins, dpu_clusters.check_control_planes),
+        (dpu_clusters.check_nodes, dpu_clusters.check_clusters),
     ),
 )
 """I15 and I19 do not apply: there is one tenant, and the audit trail is the log itself."""

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from deploy.composition.roles import folds_of
 from deploy.operations.audit.agreement import FoldObserver, compare
+from eventstore.folding.fold import folds_by_version
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import FLEET, FLEET_0, ZONES, Partition
 from projections.zones.rows import Node, NodeTombstone
@@ -50,9 +51,10 @@ def check_verified(run: Evidence) -> Found:
     """I25, at rest: `dpuplane verify` finds no difference between zones and fleet, and no change in flight."""
     observer = FoldObserver()
     partitions: dict[Partition, FoldedPartition] = {}
-    for fold in observer.folds([fold for fold in folds_of(run.partition_count) if fold.topic in {ZONES, FLEET}]):
-        for partition in sorted(partition for partition in run.records if partition.topic == fold.topic):
-            folded = partitions[partition] = FoldedPartition(partition, {fold.version: fold}, run.log_id)
+    observed = observer.folds([fold for fold in folds_of(run.partition_count) if fold.topic in {ZONES, FLEET}])
+    for topic, versions in folds_by_version(observed).items():
+        for partition in sorted(partition for partition in run.records if partition.topic == topic):
+            folded = partitions[partition] = FoldedPartition(partition, versions, run.log_id)
             for record in run.records[partition]:
                 folded.fold(record)
     found = compare(partitions, observer)

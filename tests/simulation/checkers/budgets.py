@@ -46,7 +46,7 @@ LEFT = 1
 Counting = dict[str, tuple[bool, bool]]
 """Per node, whether its newest state counts, and whether a retained former state counts."""
 
-_HELD_EVENTS = (e.PolicySet, e.PolicyDeleted, e.ZoneUpdated, e.BudgetSet)
+_HELD_EVENTS = (e.PolicySet, e.PolicyDeleted, e.PolicyStaged, e.ZoneUpdated, e.BudgetSet)
 """Events whose actor is the author of the held change."""
 
 _REACHABILITY_TABLES = frozenset({"members", "retained", "policies", "zones"})
@@ -242,7 +242,12 @@ def check_budgets(run: Evidence) -> Found:
         if _REACHABILITY_TABLES & step.rows.keys():
             lost = _lost(reachability, step)
             if isinstance(step.event, e.HoldApproved):
-                yield from _unapproved(run, step) if lost else ()
+                yield from _unapproved(run, step, step.event.hold) if lost else ()
+                lost = {}
+            elif isinstance(step.event, e.StagesRequested):
+                lost = {}  # an undo returns to verdicts from before the change
+            elif (hold := _approved_stages(step)) is not None:
+                yield from _unapproved(run, step, hold) if lost else ()
                 lost = {}
             for (zone, kind), count in lost.items():
                 before = sum(gone for _, gone in spent[zone, kind])
@@ -261,7 +266,7 @@ def _loosened(run: Evidence, step: Step, budgets: Mapping[str, Budget]) -> Found
     if not any(kind in budgets and row.is_looser(budgets[kind]) for kind, row in rows):
         return
     if isinstance(step.event, e.HoldApproved):
-        yield from _unapproved(run, step)
+        yield from _unapproved(run, step, step.event.hold)
     elif isinstance(step.event, e.BudgetSet):
         yield f"{FLEET_0}@{step.record.offset}: {step.event.envelope.actor} alone loosens {step.event.kind}"
 
@@ -281,10 +286,15 @@ def _both_count(counting: Counting, step: Step) -> Found:
             yield f"{FLEET_0}@{step.record.offset}: the old and the new state of {name!r} both count"
 
 
-def _unapproved(run: Evidence, approved: Step) -> Found:
+def _approved_stages(step: Step) -> int | None:
+    """The hold of the staged change of which a record releases a stage; None if it was within the budgets."""
+    rows = step.rows.get("staged", ()) if isinstance(step.event, e.StageObserved) else ()
+    return next((row.approved.id for _, row in rows if row is not None and row.approved is not None), None)
+
+
+def _unapproved(run: Evidence, approved: Step, hold: int) -> Found:
     """A held change is released only after the approval of two persons other than its author."""
-    assert isinstance(approved.event, e.HoldApproved)
-    hold, author, persons = approved.event.hold, "", set()
+    author, persons = "", set[str]()
     for step in run.steps[FLEET_0]:
         event = step.event
         if isinstance(event, e.HoldApproved) and event.hold == hold and step.rows:

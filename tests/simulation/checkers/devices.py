@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from eventstore.log import FLEET_0
 from projections.fleet.tables import zone_table as tables
 from projections.rules.device_table import unpack
+from projections.rules.policies import Policy
 from projections.rules.prefixes import networks
 from projections.rules.rule import Rule
 from tests.simulation.checkers import verdicts
@@ -26,7 +27,8 @@ def check_tables(run: Evidence) -> Found:
     it.
     """
     for entry in run.history.of(TableInstalled):
-        if entry.version and run.tables[entry.zone].get(entry.version) != entry.digest:
+        is_canary = (entry.version, entry.digest) in run.canaries[entry.zone]
+        if entry.version and run.tables[entry.zone].get(entry.version) != entry.digest and not is_canary:
             yield f"{entry.device} had version {entry.version} with a digest that its zone never had"
         if entry.version > run.end_at(FLEET_0, entry.at_s):
             yield f"{entry.device} had version {entry.version} at {entry.at_s:.3f} s, before it was in the log"
@@ -35,19 +37,32 @@ def check_tables(run: Evidence) -> Found:
 def check_equality(run: Evidence) -> Found:
     """I8, at rest: every registered device holds exactly the rules of its zone's table, by an independent oracle."""
     registered = {name for state in run.zone_states for name in state.dpus.rows}
-    for zone in run.zones:
-        table = tables.snapshot(run.fleet, zone)
-        expected = {rule: set(found) for rule, found in expected_table(run.fleet, zone).items()}
+    lists = [(zone, stage) for zone in run.zones for stage in run.fleet.stages_of(zone)]
+    for zone, stage in lists:
+        table = tables.snapshot(run.fleet, zone, stage)
+        expected = {rule: set(found) for rule, found in expected_table(run.fleet, zone, _policies(run, stage)).items()}
         if {step.rule: set(networks(step.add4, step.add6)) for step in table.steps} != expected:
             yield f"the table of {zone} differs from the one computed from policies and members"
         for dump in run.history.of(FinalTable):
             if dump.zone != zone or dump.device not in registered or not table.to_version:
+                continue
+            if run.fleet.stage_of(zone, dump.device) != stage:
                 continue
             if (dump.version, dump.digest) != (table.to_version, table.digest):
                 has = f"version {dump.version}, digest {dump.digest.hex()[:8]}"
                 yield f"{dump.device} has {has}, and its zone version {table.to_version}, {table.digest.hex()[:8]}"
             elif dump.rules is not None and {r: set(networks(p4, p6)) for r, p4, p6 in dump.rules} != expected:
                 yield f"{dump.device} has rules that do not match its digest"
+
+
+def _policies(run: Evidence, stage: int) -> list[Policy]:
+    """The policies of the DPUs of a stage."""
+    canary = run.fleet.staged.canary if run.fleet.staged is not None and stage else None
+    found = run.fleet.policies.rows.values()
+    if canary is None:
+        return [*found]
+    others = [policy for policy in found if policy.name != canary.name]
+    return others if canary.policy is None else [*others, canary.policy]
 
 
 def check_device_versions(run: Evidence) -> Found:

@@ -16,6 +16,7 @@ import msgspec
 
 from deploy.composition.roles import folds_of
 from deploy.composition.topics import TOPICS
+from eventstore.folding.fold import folds_by_version
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import CLIQUES, FLEET, FLEET_0, REPLICAS, ZONES, Partition, Record
 from eventstore.replicas.beacons import Beacon
@@ -50,6 +51,13 @@ def is_membership(step: Step) -> bool:
     return isinstance(step.event, NodesJoined | NodesChanged | NodesLeft) and bool(step.rows)
 
 
+def log_id_of(records: Records) -> str:
+    """The id of the log with these records."""
+    created = event_of(records[FLEET_0][0])
+    assert isinstance(created, LogCreated), "a log begins with a LogCreated"
+    return created.log_id
+
+
 class Evidence:
     """The evidence of one run: its history, its log, and data derived from the log."""
 
@@ -77,10 +85,12 @@ class Evidence:
         self.cliques: list[model.Cliques] = []
         self.freezes: list[Freeze] = []
         self.tables: dict[str, dict[int, bytes]] = {zone: {} for zone in self.zones}
+        self.canaries: dict[str, set[tuple[int, bytes]]] = {zone: set() for zone in self.zones}
+        """The versions and digests of each zone's list with a staged change, while it had both lists."""
         self._appended_s = appended_s
         self._frozen: dict[str, int] = {}
         self._listeners: list[DecisionRecorder] = []
-        self.log_id = self._log_id()
+        self.log_id = log_id_of(records)
         self._fold()
 
     @property
@@ -157,22 +167,17 @@ class Evidence:
         return {key: value for listener in self._listeners for key, value in listener.records().items()}
 
     def _fold(self) -> None:
-        by_topic = {fold.topic: fold for fold in folds_of(self.partition_count)}
+        by_topic = folds_by_version(folds_of(self.partition_count))
         for partition, found in sorted(self.records.items()):
             if partition.topic not in TOPICS.folded:
                 continue
-            fold, after = by_topic[partition.topic], self._observers(partition)
+            versions, after = by_topic[partition.topic], self._observers(partition)
             listener = DecisionRecorder()
-            folded_and_steps = refold(partition, found, fold, self.log_id, after, listener=listener)
+            folded_and_steps = refold(partition, found, versions, self.log_id, after, listener=listener)
             self.folded[partition], self.steps[partition] = folded_and_steps
             if partition.topic in TOPICS.deciding:
                 self._listeners.append(listener)
         self.freezes += [Freeze(zone, offset, inf, inf) for zone, offset in self._frozen.items()]
-
-    def _log_id(self) -> str:
-        created = event_of(self.records[FLEET_0][0])
-        assert isinstance(created, LogCreated), "a log begins with a LogCreated"
-        return created.log_id
 
     def _observers(self, partition: Partition) -> list[After]:
         if partition.topic == CLIQUES:
@@ -195,3 +200,7 @@ class Evidence:
             for zone, versions in self.tables.items():
                 table = tables.table(folded.state, zone)
                 versions.setdefault(table.version, table.digest)
+                for stage in folded.state.stages_of(zone):
+                    if stage and folded.state.staged.canary is not None:
+                        canary = tables.table(folded.state, zone, stage)
+                        self.canaries[zone].add((canary.version, canary.digest))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from deploy.composition.roles import folds_of
 from deploy.composition.topics import TOPICS
+from eventstore.folding.fold import folds_by_version
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import INSTALLS, Partition
 from eventstore.state_store.saver import load_partition
@@ -80,8 +81,8 @@ def check_quarantine(run: Evidence) -> Found:
 
 
 def _empty(run: Evidence, partition: Partition) -> FoldedPartition:
-    fold = next(fold for fold in folds_of(run.partition_count) if fold.topic == partition.topic)
-    return FoldedPartition(partition, {fold.version: fold}, run.log_id, is_deciding=fold.topic in TOPICS.deciding)
+    versions = folds_by_version(folds_of(run.partition_count))[partition.topic]
+    return FoldedPartition(partition, versions, run.log_id, is_deciding=partition.topic in TOPICS.deciding)
 
 
 def _fold_on(folded: FoldedPartition, run: Evidence, position: int) -> None:

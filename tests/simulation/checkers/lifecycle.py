@@ -71,9 +71,18 @@ def _requested(request: str, before: Dpu) -> set[str]:
     return set()
 
 
+_WANTED = {
+    False: {_SAME, "Pending", "Node Effect", "Node Effect Removal", "Ready", "Error", "Deleting"},
+    True: {_SAME},
+}
+"""The phases to which a statement of what is wanted may move a DPU, and one that is being deleted."""
+
+
 def _targets(event: e.Event | None, name: str, before: Dpu) -> set[str]:
     """The phases to which this record may move a DPU."""
     admitted = {before.resume or "Node Effect"} if before.phase == "Pending" else set()
+    if isinstance(event, e.DpusWanted):
+        return admitted | (_WANTED[before.phase == "Deleting"] if name in event.dpus else set())
     if getattr(event, "dpu", event.envelope.subject if event else "") != name:
         return admitted
     return admitted | _own_targets(event, before)
@@ -111,12 +120,20 @@ def check_transitions(run: Evidence) -> Found:
                         yield f"{where} removes {key} from {table}, which does not have it"
 
 
+def _is_new(before: Dpu, after: Dpu | None) -> bool:
+    """Whether a row is another DPU under the same name: a wanted one that is registered anew once it is gone."""
+    return after is not None and after.ordinal != before.ordinal and not after.installed
+
+
 def _illegal(event: e.Event | None, name: str, before: Dpu | None, after: Dpu | None) -> str:
     cause = f"by {type(event).__name__} {getattr(event, 'request', '')}"
     if before is None:
-        is_legal = isinstance(event, e.DpuRegistered) and after is not None and after.phase == "Initializing"
+        begins = {"Initializing", "Pending", "Node Effect"} if isinstance(event, e.DpusWanted) else {"Initializing"}
+        is_legal = isinstance(event, e.DpuRegistered | e.DpusWanted) and after is not None and after.phase in begins
         return "" if is_legal or after is None else f"{name} begins as {after.phase} {cause}"
     to = "gone" if after is None else after.phase
+    if before.phase == "Deleting" and to in ("Initializing", "Pending", "Node Effect") and _is_new(before, after):
+        return ""
     allowed = _targets(event, name, before)
     if not ((to == before.phase and _SAME in allowed) or to in allowed):
         return f"{name} goes from {before.phase} to {to} {cause}"
@@ -180,22 +197,24 @@ def check_marks(run: Evidence) -> Found:
 
 def check_calls(run: Evidence) -> Found:
     """I7: a BMC is told only the action of an attempt of the log, once per attempt, in the order of attempts."""
-    named: dict[tuple[str, int], str] = {}
+    named: dict[tuple[str, int], list[str]] = defaultdict(list)
     for found in run.steps.values():
         for step in found:
             if isinstance(step.event, e.StepStarted) and step.rows:
-                named[step.event.dpu, step.event.attempt] = ACTIONS[step.event.phase]
-    calls: dict[str, list[tuple[int, str]]] = defaultdict(list)
+                named[step.event.dpu, step.event.attempt].append(ACTIONS[step.event.phase])
+    calls: dict[str, list[BmcCalled]] = defaultdict(list)
     for call in run.history.of(BmcCalled):
-        calls[call.device].append((call.attempt, call.action))
+        calls[call.device].append(call)
     for dpu, calls_of_dpu in calls.items():
-        if len(set(calls_of_dpu)) != len(calls_of_dpu) or [number for number, _ in calls_of_dpu] != sorted(
-            number for number, _ in calls_of_dpu
-        ):
-            yield f"{dpu} was told an action twice, or by an attempt that had ended: {calls_of_dpu}"
-        for number, action in calls_of_dpu:
-            if (known := named.get((dpu, number))) != action:
-                yield f"{dpu} was told to {action} by attempt {number}, which the log has for {known}"
+        tokens = [(call.began_ms, call.attempt) for call in calls_of_dpu]
+        if len(set(calls_of_dpu)) != len(calls_of_dpu) or tokens != sorted(tokens):
+            told = [(call.attempt, call.action) for call in calls_of_dpu]
+            yield f"{dpu} was told an action twice, or by an attempt that had ended: {told}"
+        for call in calls_of_dpu:
+            known = named.get((dpu, call.attempt), ["None"])
+            if call.action not in known:
+                at = f"attempt {call.attempt}, which the log has for {' and '.join(known)}"
+                yield f"{dpu} was told to {call.action} by {at}"
 
 
 def check_rollout(run: Evidence) -> Found:

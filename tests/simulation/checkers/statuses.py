@@ -25,8 +25,9 @@ AMPLIFICATION = 1.1
 AWAY, HOUR_S = "API server away", 3_600.0
 SLOW, UNDER_WAY_S = "slow API server", 5.0
 """A fault, and the time for which writes that began in it may last."""
-REPEATED_MIN = 4
-"""Repeated writes that a short run may have, whatever its number of changes."""
+REPEATED_MIN = 8
+"""Repeated writes that a short run may have, whatever its number of changes: about one for each object. A replica that
+takes over while its watches stall may write each status once that another replica has written already."""
 
 
 def check_forward(run: Evidence) -> Found:

@@ -8,6 +8,7 @@ import time
 from random import Random
 
 from deploy.composition.bmc_backends import BmcContext
+from deploy.composition.device_backends import DeviceContext
 from drivers.backends.bmc import Connect
 from drivers.backends.device import Device
 from drivers.backends.simulated import SimulatedDevice
@@ -28,5 +29,5 @@ def bmc_backend(context: BmcContext) -> Connect:
     return lambda address: bmcs.device(address.removeprefix(f"{LAB}:"))
 
 
-def device_backend(rng: Random) -> Device:
-    return SimulatedDevice(rng=rng)
+def device_backend(context: DeviceContext) -> Device:
+    return SimulatedDevice(rng=context.rng)

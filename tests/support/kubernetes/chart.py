@@ -46,6 +46,8 @@ FOUND: Values = {
     "service": {"agents": {"type": "LoadBalancer", "annotations": {"example.org/pool": "dpu"}}},
 }
 DRIVER_NAMESPACE = "dra-driver-nvidia-gpu"
+CLUSTER_NAMESPACES = ("dpf-operator-system", "others")
+"""Namespaces of DPUClusters."""
 RESTRICTED: Values = {
     "kubernetes": {"cliques": "beside"},
     "listenHost": "[::]",
@@ -70,7 +72,15 @@ def _merged(*sets: Values) -> dict[str, Any]:
 
 VALUE_SETS: Mapping[str, Values] = {
     "embedded, lab, cliques": _merged(
-        LAB, {"kubernetes": {"cliques": "assign", "nodeLabels": ["tier"], "users": ["*@example.org=*", "root=ops"]}}
+        LAB,
+        {
+            "kubernetes": {
+                "cliques": "assign",
+                "nodeLabels": ["tier"],
+                "users": ["*@example.org=*", "root=ops"],
+                "resources": {"enabled": True, "namespaces": [*CLUSTER_NAMESPACES]},
+            }
+        },
     ),
     "embedded, cert-manager, monitored": _merged(MANAGED, MONITORED, {"tls": {"revoked": ["ab12"]}}),
     "embedded, existing claim": _merged(SECRETS, {"embedded": {"existingClaim": "log"}}),

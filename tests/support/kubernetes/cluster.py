@@ -7,11 +7,8 @@ its files, which only a crash of the machine could tell.
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 import shutil
-import signal
-import socket
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,11 +16,10 @@ from typing import Any
 
 import aiohttp
 
-from deploy.kafka.broker_node import END_WITH_PARENT
-from tests.support.kubernetes.api_server import ADMIN, HOST, READY_S, ApiServer, CommandFailed
+from tests.support.child_programs import ChildPrograms, free_ports
+from tests.support.kubernetes.api_server import ADMIN, HOST, READY_S, ApiServer
 from tests.support.kubernetes.build import program
 
-STOP_S = 10.0
 SERVICE_RANGE = "10.0.0.0/24"
 POD_RANGE = "10.128.0.0/9"
 LEASE_S = 40
@@ -37,13 +33,13 @@ class ControlPlane(ApiServer):
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.port, self._etcd_port, self._peer_port = _free_ports(3)
+        self.port, self._etcd_port, self._peer_port = free_ports(HOST, 3)
         self.url = f"https://{HOST}:{self.port}"
         self.tokens = {ADMIN: secrets.token_hex(16)}
         self.client_authority: Path | None = None
         """An authority whose client certificates are accepted. The API server reads it when it starts."""
-        self._running: dict[str, subprocess.Popen[bytes]] = {}
         folder.mkdir(parents=True, exist_ok=True)
+        self._programs = ChildPrograms(folder)
         self._signing_key = folder / "service-accounts.key"
         subprocess.run(
             ["openssl", "genrsa", "-out", str(self._signing_key), "2048"], check=True, capture_output=True, timeout=60
@@ -96,6 +92,7 @@ class ControlPlane(ApiServer):
             "--authorization-mode=RBAC",
             "--disable-admission-plugins=ServiceAccount",
             "--endpoint-reconciler-type=none",
+            "--allow-privileged=true",  # as kubeadm has it
             *([f"--client-ca-file={self.client_authority}"] if self.client_authority is not None else []),
         )
 
@@ -138,7 +135,7 @@ class ControlPlane(ApiServer):
         """Wait until the API server answers that it is ready."""
         async with asyncio.timeout(READY_S), self.session() as session:
             while True:
-                self._raise_if_ended()
+                self._programs.raise_if_ended()
                 try:
                     async with session.get(f"{self.url}/readyz") as response:
                         if response.status == 200:
@@ -159,9 +156,7 @@ class ControlPlane(ApiServer):
 
     def kill(self, name: str) -> None:
         """Kill a program of the control plane; `start` starts it again."""
-        child = self._running.pop(name)
-        child.kill()
-        child.wait()
+        self._programs.kill(name)
 
     def save_etcd(self) -> Path:
         """A copy of etcd's data, taken while etcd and the API server are stopped."""
@@ -187,14 +182,7 @@ class ControlPlane(ApiServer):
 
     def stop(self) -> None:
         """End all programs, the last one started first."""
-        for child in reversed(self._running.values()):
-            child.send_signal(signal.SIGTERM)
-            try:
-                child.wait(STOP_S)
-            except subprocess.TimeoutExpired:
-                child.kill()
-                child.wait()
-        self._running.clear()
+        self._programs.stop()
 
     @property
     def etcd_url(self) -> str:
@@ -203,37 +191,11 @@ class ControlPlane(ApiServer):
 
     @property
     def pids(self) -> list[int]:
-        return [child.pid for child in self._running.values()]
+        return self._programs.pids
 
     def cpu_seconds(self, name: str) -> float:
         """The processor time that a program has used, of user and kernel."""
-        fields = Path(f"/proc/{self._running[name].pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return self._programs.cpu_seconds(name)
 
     def _run(self, name: str, *arguments: str) -> None:
-        if name in self._running and self._running[name].poll() is None:
-            return
-        with (self.folder / f"{name}.log").open("ab") as log:
-            self._running[name] = subprocess.Popen(
-                [str(program(name)), *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                preexec_fn=END_WITH_PARENT,  # noqa: PLW1509 - one system call, looked up before the fork
-            )
-
-    def _raise_if_ended(self) -> None:
-        for name, child in self._running.items():
-            if (status := child.poll()) is not None:
-                log = (self.folder / f"{name}.log").read_text(errors="replace")
-                raise CommandFailed(f"{name} ended with status {status}: {log[-2_000:]}")
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets: list[Any] = [socket.create_server((HOST, 0)) for _ in range(count)]
-    try:
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+        self._programs.start(name, str(program(name)), *arguments)

@@ -34,14 +34,17 @@ UPSTREAM_CRDS = "UPSTREAM_CRDS"
 """Names a folder with the definitions of upstream's driver, which are not in this tree."""
 DPF_CRDS = "DPF_CRDS"
 """Names a folder with DPF's definitions of release 24.10, which are not in this tree."""
-COMPARING = {"upstream_crds": UPSTREAM_CRDS, "dpf_crds": DPF_CRDS}
+THIRD_PARTY_CRDS = "THIRD_PARTY_CRDS"
+"""Names a folder with definitions of Argo CD, Kamaji, NVIPAM and Multus, which are not in this tree."""
+COMPARING = {"upstream_crds": UPSTREAM_CRDS, "dpf_crds": DPF_CRDS, "third_party_crds": THIRD_PARTY_CRDS}
 """The folder that the tests with a marker need."""
 PROGRAMS = {
     "kubernetes_programs": NEEDED,
     "control_plane": NEEDED,
     "own_control_plane": NEEDED,
     "garbage_collected": ("kube-controller-manager",),
-    "kwok_cluster": ("kube-controller-manager", "kube-scheduler", "kwok"),
+    "argo_cd_programs": ("kube-controller-manager", "argocd", "redis"),
+    "kwok_programs": ("kube-controller-manager", "kube-scheduler", "kwok"),
 }
 """The programs that a fixture needs."""
 
@@ -82,6 +85,20 @@ def kubernetes_programs() -> None:
 
 
 @pytest.fixture(scope="session")
+def argo_cd_programs(kubernetes_programs: None) -> None:
+    """The programs of Argo CD, and the controllers that make what a chart has."""
+    for name in PROGRAMS["argo_cd_programs"]:
+        program(name)
+
+
+@pytest.fixture(scope="session")
+def kwok_programs(kubernetes_programs: None) -> None:
+    """The programs of a control plane, and those that create, schedule and play pods."""
+    for name in PROGRAMS["kwok_programs"]:
+        program(name)
+
+
+@pytest.fixture(scope="session")
 def control_plane(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     """The API server of this test run."""
     folder = tmp_path_factory.mktemp("kubernetes")
@@ -118,7 +135,7 @@ def garbage_collected(own_control_plane: ControlPlane) -> ControlPlane:
 
 
 @pytest.fixture
-def kwok_cluster(own_control_plane: ControlPlane) -> ControlPlane:
+def kwok_cluster(kwok_programs: None, own_control_plane: ControlPlane) -> ControlPlane:
     """A cluster for one test, whose scheduler and controllers run pods of DaemonSets on Nodes. kwok plays the kubelets:
     Nodes that a test creates become ready and stay so, and pods on them get addresses and become ready."""
     own_control_plane.start_controllers(",".join(CONTROLLERS))

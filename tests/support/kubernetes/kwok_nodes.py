@@ -20,6 +20,8 @@ CONTROLLERS = (
     "pod-garbage-collector-controller",
 )
 """The controllers that a DaemonSet on Nodes that come and go needs. A Node whose lease expires becomes not ready."""
+OF_WORKLOADS = ("deployment-controller", "replicaset-controller", "disruption-controller")
+"""The controllers that a Deployment with a disruption budget needs as well."""
 STAGES = Path(__file__).with_name("kwok_stages.yaml")
 NODES = "/api/v1/nodes"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"

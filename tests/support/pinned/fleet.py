@@ -9,13 +9,15 @@ from msgspec.structs import replace
 
 from eventstore.folding.fold import Outcome
 from eventstore.log import Record
-from projections.fleet.fold import FleetFold
+from projections.fleet.fold import FleetFold, FleetFold2
 from schemas.events import (
     MAX_FORWARD_ITEMS,
     Event,
     HoldApproved,
     MembershipChanged,
     PolicySet,
+    StageDpusNamed,
+    StageObserved,
     WritesFrozen,
     WritesThawed,
 )
@@ -33,7 +35,7 @@ class DeliveredFleet(Fleet):
     def __init__(self) -> None:
         super().__init__()
         self.now_ms = T0
-        self.delivered = Delivered(HERE, FleetFold(PARTITIONS), T0)
+        self.delivered = Delivered(HERE, FleetFold2(PARTITIONS), T0, [FleetFold(PARTITIONS)])
         self.state = self.delivered.folded.state
 
     def apply(self, event: Event) -> Outcome:
@@ -57,6 +59,10 @@ def records() -> list[Record]:
     for _ in range(200):
         fleet.now_ms += rng.choice([0, 0, 1_000, 100_000])
         _some_members(fleet, rng, states=(0, 1, 2, *range(4, 11)))
+    _malformed_stages(fleet)
+    _stages(fleet)
+    _held_stages(fleet)
+    _some_stages(fleet, rng)
     return fleet.delivered.records
 
 
@@ -273,6 +279,132 @@ def _agents(fleet: DeliveredFleet) -> None:
     fleet.change(Item("q", "z1", "10.5.0.2", state=9, created_ms=2), Item("s", "z1", "10.5.0.9", state=5))
     fleet.change(Item("o", "z2", "10.5.0.7", state=4, created_ms=2))
     fleet.change(Item("o", "z1", "10.5.0.8", created_ms=3), Item("o2", "z1", state=1))
+
+
+def _malformed_stages(fleet: DeliveredFleet) -> None:
+    for stages in (("100%",), ("x", "100%"), ("0", "100%"), ("1", "10%"), ("20%", "10%", "100%"), ("k=x\n", "100%")):
+        fleet.stage("s", stages)
+    fleet.stage("s", bake_ms=-1)
+    fleet.stage("s", failure_budget="many")
+    fleet.stage("s", action="reject")
+    fleet.stage("no name", is_deleted=True)
+    fleet.stage("s", is_deleted=True)
+    for verb, name in (("stop", "s"), ("pause", "s"), ("pause", "no name")):
+        fleet.request_stages(verb, name)
+    fleet.observe(0)
+    good = StageObserved(envelope("driver/a"), 1, 0, 9, 0, 0, [], [])
+    changed: list[dict[str, object]] = [
+        {"failed": ["z0/d0"]},
+        {"total": -1},
+        {"failed": ["z0/d0"], "reasons": ["x\n"]},
+        {"failed": ["d0"], "reasons": ["x"]},
+    ]
+    for changes in changed:
+        fleet.apply(replace(good, **changes))
+    named = StageDpusNamed(envelope("driver/a"), 1, 1, 9, ["z0"], ["d0"])
+    faults: list[dict[str, object]] = [{"zones": []}, {"total": -1}, {"zones": ["no zone"]}, {}]
+    for changes in faults:
+        fleet.apply(replace(named, **changes))
+
+
+def _stages(fleet: DeliveredFleet) -> None:
+    """A change to its end, and one that is rolled back."""
+    fleet.unlimited()
+    fleet.describe("z0", {"tier": "1"})
+    fleet.stage("s", ("1", "tier=1", "100%"), sources={"app": "web"})
+    fleet.stage("other")
+    fleet.policy("s", action="drop")
+    fleet.delete_policy("s")
+    fleet.describe("z1", {"tier": "2"})
+    fleet.name_dpus(2, "z0/d1")
+    fleet.name_dpus(1, "z0/d0")
+    fleet.name_dpus(1, "z0/d0")
+    fleet.name_dpus(1, "z0/d1")
+    fleet.observe(0, named=9)
+    fleet.observe(0, named=1)
+    fleet.name_dpus(2, "z1/d1")
+    fleet.name_dpus(2, "z0/d1", "z0/d2")
+    _some_members(fleet, Random(5))
+    fleet.request_stages("resume", "s")
+    fleet.request_stages("pause", "s")
+    fleet.request_stages("pause", "s")
+    fleet.observe(1, named=2)
+    fleet.request_stages("resume", "s")
+    fleet.observe(1, failed={f"z0/d{number}": "no report" for number in range(5)})
+    fleet.observe(1, named=2)
+    fleet.request_stages("resume", "s")
+    fleet.observe(1, named=2, failed={"z0/d0": "no report"})
+    fleet.observe(2, failed={"z0/d9": "refused"})
+    fleet.request_stages("resume", "s")
+    fleet.observe(2)
+    _some_members(fleet, Random(6))
+    fleet.observe(3)
+    fleet.observe(3)
+    fleet.stage("s", is_deleted=True, bake_ms=1_000)
+    fleet.request_stages("undo", "s")
+    fleet.stage("s", is_deleted=True, bake_ms=1_000)
+    fleet.name_dpus(1, "z0/d0")
+    fleet.observe(0, named=1)
+    fleet.observe(1)
+    fleet.request_stages("undo", "s")
+    fleet.request_stages("undo", "s")
+    fleet.describe("z1", {"tier": "2"})
+    fleet.observe(1, waiting=1)
+    fleet.now_ms += 60_000
+    fleet.observe(1, waiting=1)
+    fleet.stage("t", priority=8)
+    fleet.name_dpus(1, "z0/d0")
+    fleet.observe(0, named=1)
+    fleet.request_stages("undo", "t")
+    fleet.stage("s", ("1", "100%"), is_deleted=True)
+    fleet.observe(0)
+    fleet.observe(1)
+    fleet.observe(2)
+
+
+def _held_stages(fleet: DeliveredFleet) -> None:
+    """Changes that are over a budget when they begin, or when all DPUs get them."""
+    web = [Item(f"y{number}", "z1", f"10.7.0.{number + 1}", labels={"app": "late"}) for number in range(200)]
+    fleet.change(*web[:40])
+    fleet.now_ms += 4_000_000
+    fleet.change(*web[40:50])
+    fleet.budget("denied-by-change", 10, 3)
+    hold = fleet.stage("u", sources={"app": "late"}).result["hold"]
+    fleet.stage("u", sources={"app": "late"})
+    other = fleet.stage("v", sources={"app": "late"}, priority=6).result["hold"]
+    fleet.approve(hold, "bob")
+    fleet.approve(hold, "cid")
+    fleet.approve(other, "bob")
+    fleet.approve(other, "cid")
+    fleet.name_dpus(1, "z0/d0")
+    fleet.observe(0, named=1)
+    fleet.change(*web[50:])
+    fleet.observe(1)
+    fleet.observe(2)
+    fleet.request_stages("resume", "u")
+    fleet.observe(2)
+    fleet.request_stages("undo", "u")
+    fleet.observe(2)
+
+
+def _some_stages(fleet: DeliveredFleet, rng: Random) -> None:
+    fleet.unlimited()
+    for _ in range(200):
+        fleet.now_ms += rng.choice([0, 1_000, 30_000])
+        staged, choice = fleet.state.staged, rng.random()
+        if choice < 0.3:
+            _some_members(fleet, rng)
+        elif staged is None or not staged.is_open:
+            name, sources = rng.choice(["p", "q", "default"]), rng.choice([{}, {"app": "web"}, {"app": "db"}])
+            fleet.stage(name, ("1", "3", "100%"), priority=rng.randrange(3), sources=sources, bake_ms=1_000)
+        elif choice < 0.5:
+            fleet.name_dpus(staged.stage + 1, *(f"z{rng.randrange(4)}/d{n}" for n in range(staged.stage + 1)))
+        elif choice < 0.9:
+            failed = {f"z0/d{rng.randrange(9)}": "refused"} if rng.random() < 0.1 else {}
+            named = fleet.state.named_dpus[staged.stage + 1]
+            fleet.observe(staged.stage, named=named, waiting=rng.choice([0, 0, 1]), failed=failed)
+        else:
+            fleet.request_stages(rng.choice(["pause", "resume", "resume", "undo"]), staged.policy)
 
 
 def _some_members(fleet: DeliveredFleet, rng: Random, states: Sequence[int] = (0, 0, 0, 1, 2, 3)) -> None:

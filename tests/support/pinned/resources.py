@@ -7,10 +7,11 @@ from typing import Any
 
 from eventstore.log import Record
 from projections.field_checks import MAX_AHEAD_MS
-from projections.resources.items import MAX_ANNOTATION_BYTES, MAX_SPEC_BYTES
+from projections.resources.items import MAX_ANNOTATION_BYTES, MAX_OBSERVATION_BYTES, MAX_SPEC_BYTES
 from projections.resources.json_limits import DIGITS_MAX, NESTING_MAX
 from schemas.events import MAX_COMMAND_BYTES, MAX_ITEMS
-from tests.support.resources import BFB, DPU_SET, EAST, DeliveredResources, bfb, dpu_set
+from tests.support.pinned.rollouts import add_rollouts
+from tests.support.resources import BFB, DPU, DPU_SET, EAST, DeliveredResources, bfb, dpu_set
 
 
 def records() -> list[Record]:
@@ -19,6 +20,9 @@ def records() -> list[Record]:
     _malformed_columns(log)
     _objects(log)
     _reports(log)
+    _observations(log)
+    _placements(log)
+    add_rollouts(log)
     _some(log, Random(3))
     return log.delivered.records
 
@@ -40,6 +44,8 @@ def _malformed_ids(log: DeliveredResources) -> None:
         kinds, names = columns.pop("kinds", [BFB]), columns.pop("names", ["a"])
         log.append(log.applied(BFB, names, [bfb("1")], kinds=kinds, **columns))
         log.append(log.deleted(kinds, names, **columns))
+        log.append(log.observed(BFB, names, ["{}"], kinds=kinds, **columns))
+        log.append(log.placed(names, ["z"], kinds=kinds, **columns))
     log.append(log.deleted([BFB], two, uids=["u"] * 3))
     log.append(log.deleted([BFB], two, uids=["\n"]))
 
@@ -60,6 +66,8 @@ def _malformed_columns(log: DeliveredResources) -> None:
         {"created_ms": [late_ms]},
         {"deleted_ms": [-1]},
         {"expected_generations": [-2]},
+        {"expected_revisions": [-2]},
+        {"resource_versions": [-1]},
         {"labels": [{"a b": ""}]},
         {"annotations": [{"a b": ""}]},
         {"annotations": [{"a": "x" * MAX_ANNOTATION_BYTES}]},
@@ -87,6 +95,12 @@ def _objects(log: DeliveredResources) -> None:
     log.append(log.applied(BFB, ["a", "b"], [bfb("1"), bfb("2")]))
     log.append(log.applied(BFB, ["a", "b"], [bfb("1"), bfb("3")], expected_generations=[1]))
     log.append(log.applied(BFB, ["a", "b"], [bfb("2")], expected_generations=[1]))
+    log.apply(BFB, "a", bfb("2"), expected_revisions=[log.revision(BFB, "a")], annotations=[{"d": "e"}])
+    log.apply(BFB, "a", bfb("2"), annotations=[{"c": "of a manifest"}])
+    log.apply(BFB, "a", bfb("2"), annotations=[{"d": "of a manifest"}])
+    log.apply(BFB, "a", bfb("2"))
+    log.apply(BFB, "a", bfb("2"), expected_revisions=[0])
+    log.apply(BFB, "absent", bfb("2"), expected_revisions=[0])
 
 
 def _reports(log: DeliveredResources) -> None:
@@ -94,16 +108,59 @@ def _reports(log: DeliveredResources) -> None:
     log.report(BFB, "image", bfb("1"), uid="u1", generation=2)
     log.report(BFB, "image", bfb("0"), uid="u1", generation=1)
     log.report(BFB, "image", bfb("2"), uid="u2", generation=1, created_ms=2)
+    log.report(BFB, "image", bfb("3"), uid="u2", generation=1, created_ms=2, version=9)
+    log.report(BFB, "image", bfb("4"), uid="u2", generation=1, created_ms=2, version=8)
+    log.report(BFB, "image", bfb("4"), uid="u2", generation=1, created_ms=2, version=8, expected=1)
     log.apply(BFB, "image", bfb("3"), source=EAST)
     log.report(DPU_SET, "set", dpu_set("image"), uid="u3", generation=1)
     log.delete(BFB, "image", uid="u1", source=EAST)
     log.delete(BFB, "image", uid="u2", source=EAST)
 
 
+def _observations(log: DeliveredResources) -> None:
+    two = ["a", "b"]
+    wrong: tuple[dict[str, Any], ...] = (
+        {"observations": []},
+        {"observations": ["[]"]},
+        {"observations": ['{"ready":1}']},
+        {"observations": ['{"message":["a"]}']},
+        {"observations": ['{"a":' * (NESTING_MAX + 1) + "1" + "}" * (NESTING_MAX + 1)]},
+        {"observations": ["{" + " " * MAX_OBSERVATION_BYTES + "}"]},
+        {"names": [f"n{n}" for n in range(20)], "observations": ["{" + " " * (MAX_OBSERVATION_BYTES - 9) + "}"] * 20},
+        {"names": two, "uids": ["u"] * 3},
+        {"names": two, "uids": ["\n"]},
+    )
+    for columns in wrong:
+        given: dict[str, Any] = {"names": ["a"], "observations": ["{}"]} | columns
+        log.append(log.observed(BFB, given.pop("names"), given.pop("observations"), **given))
+    log.observe(BFB, "absent", "")
+    log.observe(BFB, "a", '{"ready":true}', uids=["u"])
+    log.observe(BFB, "a", '{"ready":true}', uids=["u"])
+    log.observe(BFB, "a", '{"ready":false,"phase":"Error","message":"gone"}', uids=["u"], source="east.dpf.tenant")
+    log.append(log.observed(BFB, two, ['{"ready":true}']))
+    log.observe(BFB, "a", "", uids=["other"])
+    log.observe(BFB, "a", "")
+    for first, last in ((0, 5), (0, 6), (5, 5), (5, 4), (5, 9), (9, 9)):
+        phase = f'{{"phase":"Ready","since":{last}}}'
+        log.observe(BFB, "a", phase, cause_partition=3, from_offset=first, to_offset=last)
+
+
+def _placements(log: DeliveredResources) -> None:
+    log.append(log.placed(["a", "b"], ["z", "z", "z"]))
+    log.append(log.placed(["a"], ["no zone"]))
+    for zone in ("", "z1", "z1", "z2", "", "", "z2", "z1", ""):
+        log.place("d", "e", zone=zone)
+        log.place("d", zone=zone)
+    for first, last, seen in ((0, 1, 1), (1, 1, log.delivered.end), (1, 2, 2**40)):
+        cause = {"cause_partition": 4, "from_offset": first, "to_offset": last, "seen_offset": seen}
+        log.observe(DPU, "d", "", **cause)
+        log.place("d", zone="z2")
+
+
 def _some(log: DeliveredResources, rng: Random) -> None:
     for _ in range(200):
         name, other = (f"n{rng.randrange(4)}" for _ in range(2))
-        match rng.randrange(5):
+        match rng.randrange(6):
             case 0 | 1:
                 log.apply(BFB, name, bfb(other), expected=rng.choice((-1, -1, 0, 1)))
             case 2:
@@ -112,3 +169,5 @@ def _some(log: DeliveredResources, rng: Random) -> None:
                 log.delete(BFB, name)
             case 4:
                 log.delete(DPU_SET, name)
+            case 5:
+                log.observe(BFB, name, rng.choice(("", '{"ready":true}', '{"ready":false}')))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 from msgspec.structs import asdict, replace
 
@@ -23,13 +24,14 @@ from schemas.events import (
     StepSucceeded,
     ZoneLimitsSet,
 )
+from tests.support.pinned.zone_networks import malformed_networks, shared_networks
 from tests.support.zones import START_MS, ZONE, DeliveredZones, internal_envelope, nodes_joined, packed6
 
 NET = 10 << 24
 
 
 def records() -> list[Record]:
-    log, rng = DeliveredZones(), Random(3)
+    log, rng = DeliveredZones(is_latest=True), Random(3)
     _crowd(log)
     _malformed_nodes(log)
     _nodes(log)
@@ -44,6 +46,11 @@ def records() -> list[Record]:
     _agents(log)
     _some_agents(log, rng)
     _deleted_zones(log)
+    _malformed_wants(log)
+    _wants(log)
+    _some_wants(log, rng)
+    malformed_networks(log)
+    shared_networks(log)
     return log.delivered.records
 
 
@@ -395,3 +402,75 @@ def _some_agents(log: DeliveredZones, rng: Random) -> None:
             event = replace(event, addresses6=packed6(f"fd00::{rng.randrange(1, 4)}"))
         log.append(event if rng.random() < 0.7 else NodesChanged(**asdict(event)))
     log.actor = "?test"
+
+
+def _malformed_wants(log: DeliveredZones) -> None:
+    wrong: tuple[dict[str, Any], ...] = (
+        {"dpus": []},
+        {"dpus": [f"w{number}" for number in range(MAX_ITEMS + 1)]},
+        {"dpus": ["w0", "w0"]},
+        {"dpus": ["no dpu"]},
+        {"zones": []},
+        {"cause_partition": -1},
+        {"objects": ["o\n"]},
+        {"zones": ["no zone"]},
+        {"nodes": ["no node"]},
+        {"serials": ["s\n"]},
+        {"bmc_addresses": ["s\n"]},
+        {"images": ["i\n"]},
+        {"from_offset": 7},
+        {"from_offset": 0, "to_offset": -1},
+    )
+    for fields in wrong:
+        names = fields.get("dpus", ["w0"])
+        log.append(replace(log.wanted("w0"), **({"dpus": names} | fields)))
+
+
+def _wants(log: DeliveredZones) -> None:
+    zone = "w"
+    log.limit(2, 2, zone=zone)
+    log.want("w0", "w1", "w2", "w3", zone=zone)
+    log.want("w0", "w1", zone=zone, from_offset=log.state.wanted_before(0), to_offset=log.state.wanted_before(0))
+    log.want("w0", zone=zone, object_="other/DPU.p/dpf/w0")
+    log.want("w0", zone="", object_="other/DPU.p/dpf/w0")
+    log.want("w0", zone="w2")
+    log.register("w0", zone=zone)
+    log.register("by-hand", zone=zone)
+    log.want("by-hand", zone=zone)
+    log.want("absent", zone="")
+    log.want("w0", zone=zone, image="i2", serials=["s"], nodes=["other"])
+    log.do_until("w0", READY)
+    log.want("w0", zone=zone, image="i2", serials=["s"], nodes=["other"], bmc_addresses=["simulated:x"])
+    log.want("w0", zone=zone, image="i3", serials=["s"], nodes=["other"])
+    log.want("w0", zone=zone, image="i2", serials=["s"], nodes=["other"])
+    log.want("w0", zone=zone, image="i2", serials=["t"], nodes=["other"])
+    log.request("w0", "delete", zone=zone)
+    log.want("w0", zone=zone, image="i4")
+    log.want("w0", zone="")
+    log.want("w0", zone=zone, image="i5")
+    log.start("w0")
+    log.succeed("w0")
+    log.want("w1", "w2", zone="")
+    log.start("w1")
+    log.succeed("w1")
+
+
+def _some_wants(log: DeliveredZones, rng: Random) -> None:
+    names = [f"v{number}" for number in range(5)]
+    for _ in range(300):
+        log.now_ms += rng.choice([0, 0, 1_000, 60_000])
+        row = log.state.dpus.rows.get(name := rng.choice(names))
+        if row is None or rng.random() < 0.25:
+            zone = rng.choice(["w", "w", "w", "w2", ""])
+            some = rng.sample(names, rng.choice([1, 1, 3]))
+            log.want(*some, zone=zone, image=rng.choice(["", "i1", "i2"]), serials=[rng.choice(["", "s"])])
+        elif row.step_state == "idle" or rng.random() < 0.05:
+            request = rng.choice(["provision", "pause", "resume", "retry", "skip", "abort", "delete"])
+            log.request(name, request, zone=row.zone)
+        elif row.step_state == "open":
+            log.wait_for_backoff(name)
+            log.start(name)
+        elif rng.random() < 0.8:
+            log.succeed(name)
+        else:
+            log.fail(name, rng.choice(["transient", "device", "operator", "lost"]))

@@ -25,7 +25,15 @@
 {{- $host := printf "$(POD_NAME).%s-%s.%s.svc.%s" (include "dpuplane.name" .root) $role .root.Release.Namespace $v.clusterDomain -}}
 {{- $_ := set $set "agents" (printf "%s:7082" $host) -}}
 {{- end -}}
+{{- if has $role (list "all" "provisioner") -}}
+{{- $url := printf "https://%s-images.%s.svc:7083" (include "dpuplane.name" .root) .root.Release.Namespace -}}
+{{- $_ := set $set "images" (printf "%s:7083" $v.listenHost) -}}
+{{- $_ := set $set "images_url" ($v.images.url | default $url) -}}
+{{- if $v.images.existingClaim -}}{{- $_ := set $set "images_dir" (printf "%s/images" $data) -}}{{- end -}}
+{{- with $v.images.hosts -}}{{- $_ := set $set "image_hosts" (join "," .) -}}{{- end -}}
+{{- end -}}
 {{- if eq (include "dpuplane.watches" .) "true" -}}
+{{- with $v.images.hosts -}}{{- $_ := set $set "image_hosts" (join "," .) -}}{{- end -}}
 {{- $clusters := list "in-cluster" -}}
 {{- range $name, $secret := $v.kubernetes.others -}}
 {{- $clusters = append $clusters (printf "%s=/etc/dpuplane/kubeconfig-%s/kubeconfig" $name $name) -}}
@@ -36,6 +44,7 @@
 {{- $_ := set $set "fallback_zone" $v.kubernetes.fallbackZone -}}
 {{- $_ := set $set "node_address_type" $v.kubernetes.nodeAddressType -}}
 {{- $_ := set $set "kubernetes_status" $v.kubernetes.status -}}
+{{- $_ := set $set "kubernetes_resources" $v.kubernetes.resources.enabled -}}
 {{- $_ := set $set "kubernetes_events" $v.kubernetes.events -}}
 {{- $_ := set $set "kubernetes_requests_per_second" $v.kubernetes.requestsPerSecond -}}
 {{- if ne $v.kubernetes.cliques "none" -}}
@@ -178,6 +187,9 @@ spec:
         {{- if has $role (list "all" "relay") }}
         - {name: agents, containerPort: 7082}
         {{- end }}
+        {{- if has $role (list "all" "provisioner") }}
+        - {name: images, containerPort: 7083}
+        {{- end }}
       securityContext:
         allowPrivilegeEscalation: false
         readOnlyRootFilesystem: true
@@ -198,9 +210,16 @@ spec:
       resources: {{- toYaml (get $v.roles $role).resources | nindent 8 }}
       volumeMounts:
         - {name: data, mountPath: /var/lib/dpuplane}
+        {{- if and $v.images.existingClaim (has $role (list "all" "provisioner")) }}
+        - {name: images, mountPath: /var/lib/dpuplane/images}
+        {{- end }}
         {{- toYaml $files.mounts | nindent 8 }}
   volumes:
     {{- toYaml $files.volumes | nindent 4 }}
+    {{- if and $v.images.existingClaim (has $role (list "all" "provisioner")) }}
+    - name: images
+      persistentVolumeClaim: {claimName: {{ $v.images.existingClaim }}}
+    {{- end }}
     {{- if ne $v.log "embedded" }}
     - name: data
       emptyDir: {sizeLimit: {{ $v.pods.stateSize }}}

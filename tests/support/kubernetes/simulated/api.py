@@ -21,7 +21,7 @@ import msgspec
 
 from schemas.kubernetes.api import CONFLICT, GONE, NOT_FOUND, ApiError, PatchType, WatchEvent
 from tests.support.kubernetes.simulated.faults import Faults, Verb
-from tests.support.kubernetes.simulated.kinds import Collection, Object, Paths, Place, defined, selector
+from tests.support.kubernetes.simulated.kinds import NOWHERE, Collection, Object, Paths, Place, defined, selector
 from tests.support.kubernetes.simulated.patches import applied, json_patched, merged, updated_owners
 from tests.support.kubernetes.simulated.store import Change, Saved, Store
 from tests.support.kubernetes.simulated.structure import check, settled
@@ -105,6 +105,8 @@ class SimulatedApi:
     # -- KubernetesApi
 
     async def get(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
+        if (about := self._paths.about(path)) is not None:
+            return await self._serve("get", path, {}, lambda place: about, at=NOWHERE)
         return await self._serve("get", path, query or {}, lambda place: self._get(path, place, query or {}))
 
     def watch(
@@ -127,13 +129,15 @@ class SimulatedApi:
 
     # -- requests
 
-    async def _serve(self, verb: Verb, path: str, query: Mapping[str, str], act: Any) -> bytes:
+    async def _serve(
+        self, verb: Verb, path: str, query: Mapping[str, str], act: Any, *, at: Place | None = None
+    ) -> bytes:
         await asyncio.sleep(self.faults.latency_s)
         try:
             refusal = self._arrive(verb, path, query)
             if refusal and not refusal.is_committed:
                 raise refusal.error()
-            answer = msgspec.json.encode(act(self._paths.place(path)))
+            answer = msgspec.json.encode(act(at or self._paths.place(path)))
             if refusal:
                 raise refusal.error()
         except ApiError as error:

@@ -95,6 +95,11 @@ class Place(NamedTuple):
         return f"{self.namespace}/{self.name}" if self.collection.is_namespaced else self.name
 
 
+NOWHERE = Place(BUILT_IN[0], "", "", "")
+"""The place of a request that is about no object."""
+_VERSION = {"major": "1", "minor": "34", "gitVersion": "v1.34.0"}
+
+
 class Paths:
     """The collections by their paths."""
 
@@ -103,6 +108,20 @@ class Paths:
 
     def add(self, collection: Collection) -> None:
         self._collections[collection.api_version, collection.plural] = collection
+
+    def about(self, path: str) -> Object | None:
+        """The version of the server, or the kinds of a group and version; None if the path is about neither."""
+        parts = path.strip("/").split("/")
+        if parts == ["version"]:
+            return dict(_VERSION)
+        if len(parts) != (2 if parts[0] == "api" else 3):
+            return None
+        served = "/".join(parts[1:])
+        found = [each for (version, _), each in self._collections.items() if version == served]
+        if not found:
+            return None
+        names = [{"name": each.plural, "kind": each.kind, "namespaced": each.is_namespaced} for each in found]
+        return {"kind": "APIResourceList", "groupVersion": served, "resources": names}
 
     def place(self, path: str) -> Place:
         """What a path names. Raises ApiError if there is no such collection."""

@@ -1,0 +1,73 @@
+"""How a process reaches the hosts of DPUs, the objects about them, and the DPU clusters."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from drivers.backends.bmc import Unreachable
+from drivers.hosts.host import Host
+from drivers.hosts.logged_objects import LoggedObjects
+from drivers.hosts.objects import ObjectStore
+from drivers.hosts.simulated_hosts import SimulatedHosts
+from drivers.hosts.unmanaged_host import UnmanagedHost
+from drivers.kubernetes.hosts.dpu_nodes import KubernetesDpuNodes
+from drivers.kubernetes.hosts.host import KubernetesHost
+from drivers.kubernetes.hosts.stored_objects import KubernetesObjects
+from drivers.provisioning.cluster import DpuNodes
+from eventstore.replicas.replica import Replica
+from projections.resources.clusters import cluster_source
+from projections.resources.state import LOCAL
+from projections.resources.step_facts import HostRef
+from projections.zones.dpus.install_interfaces import is_simulated, stands_for_host
+from schemas.kubernetes.api import KubernetesApi
+
+
+def _no_cluster(source: str) -> KubernetesApi | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class HostConnections:
+    """`apis` has the API server of a source cluster or of a DPU cluster, by the source of its objects, and None for a
+    source without one. `simulated` are the simulated hosts of the process, if it has any."""
+
+    apis: Callable[[str], KubernetesApi | None] = field(default=_no_cluster)
+    simulated: SimulatedHosts | None = None
+
+    def store(self, replica: Replica, now_ms: Callable[[], int], rng: random.Random) -> Callable[[str], ObjectStore]:
+        """The stores of objects by source."""
+        local = LoggedObjects(replica, LOCAL, now_ms=now_ms, rng=rng)
+
+        def of(source: str) -> ObjectStore:
+            if source == LOCAL:
+                return local
+            return KubernetesObjects(self._connected(source))
+
+        return of
+
+    def host(self, ref: HostRef, bmc_address: str) -> Host | None:
+        """The host of a DPU with this BMC; None if the device stands for its host. Without an address, a simulated host
+        is found by its name. Raises Unreachable while there is no connection to the host's cluster."""
+        simulated = None
+        if self.simulated is not None and not bmc_address:
+            simulated = self.simulated.known(ref)
+        elif self.simulated is not None and is_simulated(bmc_address):
+            simulated = self.simulated.host(ref, bmc_address)
+        if ref.is_external:
+            return KubernetesHost(self._connected(ref.at.source), ref, agent=simulated)
+        if simulated is not None:
+            return simulated
+        return None if stands_for_host(bmc_address) else UnmanagedHost(ref)
+
+    def dpu_nodes(self, cluster: str) -> DpuNodes | None:
+        """The nodes of a DPU cluster, by the key of its DPUCluster."""
+        api = self.apis(cluster_source(cluster))
+        return None if api is None else KubernetesDpuNodes(api)
+
+    def _connected(self, source: str) -> KubernetesApi:
+        api = self.apis(source)
+        if api is None:
+            raise Unreachable(f"cluster: there is no connection to source cluster {source}")
+        return api

@@ -1,0 +1,241 @@
+"""A bridge of Open vSwitch as the forwarding device of a DPU.
+
+Rules are flows of one table with cookies of the plane's own; nothing else in the bridge is touched. Each change is one
+atomic bundle. What the switch has is read back and compared: at the start, after the switch has restarted, and at a
+fixed interval. A switch that lost its flows, or whose flows were changed, gets them again, within a budget.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from drivers.backends.device import DeviceFailed
+from drivers.openflow.messages import Flow
+from drivers.openflow.rule_flows import (
+    COOKIE,
+    COOKIE_MASK,
+    FlowComparison,
+    FlowLayout,
+    Priorities,
+    RuleFlows,
+    priorities_found,
+    removed_flows,
+)
+from drivers.openflow.session import SwitchLost, SwitchRefused, SwitchSession
+from eventstore.backoff import backoff_ceiling
+from projections.rules.device_table import EMPTY_TABLE, DeviceTable, unpack
+from projections.rules.rule import SetStep
+
+logger = logging.getLogger(__name__)
+
+CAPACITY = 1_000_000
+RECONNECT_FIRST_S, RECONNECT_LAST_S = 0.1, 5.0
+READ_BACK_S = 30.0
+"""A read-back within this time after the last one returns the digest of that."""
+REPAIRS_PER_HOUR = 30
+
+
+class SwitchCounts(NamedTuple):
+    """Counts since the start."""
+
+    connections: int = 0
+    repairs: int = 0
+    """Changes to the flows of a switch that did not have those of the table."""
+    unrepaired: int = 0
+    """Differences that were left for want of budget."""
+
+
+class OpenVSwitch:
+    """One bridge. `run` keeps the session with it."""
+
+    def __init__(self, socket: Path, layout: FlowLayout, *, rng: random.Random) -> None:
+        self.counts = SwitchCounts()
+        self.fault = "no session yet"
+        """Why there is no session; empty while there is one."""
+        self._socket = socket
+        self._layout = layout
+        self._rng = rng
+        self._session: SwitchSession | None = None
+        self._table = EMPTY_TABLE
+        """The table that the bridge was told to hold."""
+        self._priorities: Priorities | None = None
+        """Priorities of the rules in the bridge; None until they are read from it."""
+        self._digest = EMPTY_TABLE.digest
+        self._read_at = float("-inf")
+        self._repaired: list[float] = []
+        self._busy = asyncio.Lock()
+
+    @property
+    def capacity(self) -> int:
+        return CAPACITY
+
+    async def run(self) -> None:
+        """Keep a session with the bridge until cancelled."""
+        failures = 0
+        while True:
+            try:
+                session = await SwitchSession.open(self._socket)
+            except SwitchLost as error:
+                self._lost(str(error))
+                wait_s = backoff_ceiling(failures, RECONNECT_FIRST_S, RECONNECT_LAST_S)
+                await asyncio.sleep(wait_s * self._rng.uniform(0.5, 1.0))
+                failures += 1
+                continue
+            failures = 0
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(session.serve())
+                    tasks.create_task(self._hold(session))
+            except* SwitchLost as lost:
+                self._lost(str(lost.exceptions[0]))
+            finally:
+                session.close()
+
+    def _lost(self, fault: str) -> None:
+        if self.fault != fault:
+            logger.warning("bridge not connected: %s", fault, extra={"socket": str(self._socket)})
+        self.fault, self._session, self._priorities = fault, None, None
+        self.forget()
+
+    async def _hold(self, session: SwitchSession) -> None:
+        """Have the bridge hold the table: now, and at a fixed interval."""
+        self.counts = self.counts._replace(connections=self.counts.connections + 1)
+        self._session, self.fault = session, ""
+        logger.info("bridge connected", extra={"socket": str(self._socket)})
+        while True:
+            if self._table.version:
+                try:
+                    async with self._busy:
+                        await self._check(session)
+                except SwitchRefused as error:
+                    logger.warning("flows not repaired: %s", error, extra={"socket": str(self._socket)})
+            await asyncio.sleep(READ_BACK_S * self._rng.uniform(0.8, 1.2))
+
+    def forget(self) -> None:
+        """Have the next read-back read the bridge, however short ago it was read."""
+        self._read_at = float("-inf")
+
+    # -- the device
+
+    def apply(self, steps: Sequence[SetStep], table: DeviceTable) -> bool | Awaitable[bool]:
+        return self._apply(steps, table)
+
+    def restore(self, table: DeviceTable) -> bool | Awaitable[bool]:
+        return self._restore(table)
+
+    async def read_back(self) -> bytes:
+        session = self._connected()
+        if asyncio.get_running_loop().time() >= self._read_at + READ_BACK_S:
+            async with self._busy:
+                try:
+                    await self._read(session, self._table)
+                except (SwitchLost, SwitchRefused) as error:
+                    raise DeviceFailed(str(error)) from error
+        return self._digest
+
+    async def _apply(self, steps: Sequence[SetStep], table: DeviceTable) -> bool:
+        session = self._connected()
+        async with self._busy:
+            priorities, self._priorities = self._priorities, None  # unknown again if this ends half-way
+            if priorities is None or not all(priorities.place(step.rule) for step in steps):
+                return await self._replace(session, table)
+            changes = [(RuleFlows(s.rule, priorities.of_rules[s.rule], self._layout), s) for s in steps]
+            deleted = _deleted(changes, table)
+            try:
+                await session.install(_added(changes), deleted)
+            except (SwitchLost, SwitchRefused) as error:
+                raise DeviceFailed(str(error)) from error
+            for rule in priorities.of_rules.keys() - table.rules.keys():
+                del priorities.of_rules[rule]
+            self._table, self._digest, self._priorities = table, table.digest, priorities
+        return True
+
+    async def _restore(self, table: DeviceTable) -> bool:
+        if self._session is None:  # the bridge gets the table with its session
+            self._table = table
+        session = self._connected()
+        async with self._busy:
+            return await self._replace(session, table)
+
+    async def _replace(self, session: SwitchSession, table: DeviceTable) -> bool:
+        """Have the bridge hold exactly this table, whatever it holds."""
+        try:
+            await self._read(session, table, is_repair=True)
+        except (SwitchLost, SwitchRefused) as error:
+            raise DeviceFailed(str(error)) from error
+        self._table = table
+        return True
+
+    def _connected(self) -> SwitchSession:
+        if self._session is None:
+            raise DeviceFailed(f"the bridge is not connected: {self.fault}")
+        return self._session
+
+    # -- comparison with the bridge
+
+    async def _check(self, session: SwitchSession) -> None:
+        """Compare the bridge with the table, and repair it within the budget."""
+        now = asyncio.get_running_loop().time()
+        self._repaired = [at for at in self._repaired if at > now - 3600.0]
+        is_allowed = len(self._repaired) < REPAIRS_PER_HOUR
+        changed = await self._read(session, self._table, is_repair=is_allowed)
+        if not changed:
+            return
+        if is_allowed:
+            self._repaired.append(now)
+            self.counts = self.counts._replace(repairs=self.counts.repairs + 1)
+        else:
+            self.counts = self.counts._replace(unrepaired=self.counts.unrepaired + 1)
+        about = {"socket": str(self._socket), "flows": changed, "repaired": is_allowed}
+        logger.warning("the bridge did not have the flows of its table", extra=about)
+
+    async def _read(self, session: SwitchSession, table: DeviceTable, *, is_repair: bool = False) -> int:
+        """Read the flows of the bridge and compare them with those of a table. Returns how many differ."""
+        priorities = self._priorities
+        if priorities is None or priorities.of_rules.keys() != table.rules.keys():
+            priorities = await self._read_priorities(session, table)
+        found = FlowComparison(table, priorities.of_rules, self._layout)
+        await session.read_flows(COOKIE, COOKIE_MASK, found.add)
+        self._digest, changed = found.digest(), found.differences
+        if is_repair:
+            self._priorities = None
+            if found.lacks_fixed:
+                await self._check_hooks(session)
+            if changed:
+                await session.install(found.missing(), found.strays())
+            self._priorities, self._digest = priorities, table.digest
+        self._read_at = asyncio.get_running_loop().time()
+        return changed
+
+    async def _read_priorities(self, session: SwitchSession, table: DeviceTable) -> Priorities:
+        """The priorities that the rules of a table have in the bridge, in the order of precedence."""
+        by_cookie: dict[int, int] = {}
+        await session.read_flows(COOKIE, COOKIE_MASK, lambda flow: by_cookie.update({flow.cookie: flow.priority}))
+        try:
+            return priorities_found(by_cookie, table.rules)
+        except ValueError as error:  # more rules than a switch can order
+            raise SwitchRefused(str(error)) from error
+
+    async def _check_hooks(self, session: SwitchSession) -> None:
+        """Raise SwitchRefused if the hooks of table 0 could replace flows of another program, or be hidden by them."""
+        priority = self._layout.hook_priority
+        for flow in await session.flows(0, 0, table=0):
+            if flow.priority == priority and flow.cookie & COOKIE_MASK != COOKIE:
+                raise SwitchRefused(f"hook-priority: another program has a flow of priority {priority} in table 0")
+
+
+def _added(changes: Sequence[tuple[RuleFlows, SetStep]]) -> Iterator[Flow]:
+    for flows, step in changes:
+        yield from flows.flows(unpack(step.add4, step.add6))
+
+
+def _deleted(changes: Sequence[tuple[RuleFlows, SetStep]], table: DeviceTable) -> Iterator[Flow]:
+    for flows, step in changes:
+        if step.remove4 or step.remove6:
+            left = table.rules.get(step.rule, frozenset())
+            yield from removed_flows(flows, unpack(step.remove4, step.remove6), left)

@@ -1,0 +1,288 @@
+"""A bridge of Open vSwitch as the network of a DPU: the ports and the switches of its network document.
+
+Ports are made by the database of the switch, in one transaction, and flows by OpenFlow, in one bundle. A document is
+brought to the bridge in three steps: new ports, then the flows, then the removal of old ports. So no flow outputs to a
+port that does not exist yet, and old connections work until the new ones do.
+
+The device holds the document: it connects an interface as soon as its port exists, and restores what a restarted switch
+has lost. Ports without the plane's mark, and flows without its cookies, are never changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
+from hashlib import blake2b
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from drivers.backends.bridge_ports import PortPlan, plan_ports
+from drivers.backends.device import DeviceFailed, Programmed
+from drivers.openflow.chain_flows import NETWORK_COOKIE, ChainDifference, ChainLayout, chain_flows, compare_chains
+from drivers.openflow.messages import Flow
+from drivers.openflow.rule_flows import COOKIE_MASK
+from drivers.openflow.session import SwitchLost, SwitchRefused, SwitchSession
+from drivers.ovsdb.operations import configuration_number, next_configuration
+from drivers.ovsdb.session import DatabaseLost, DatabaseRefused, DatabaseSession, Operation
+from drivers.ovsdb.tables import COLUMNS, SwitchRows, configured, switch_rows
+from drivers.wire.agent_messages import NO_DIGEST
+from eventstore.backoff import backoff_ceiling
+from projections.resources.network_documents.document import DIGEST_BYTES, Document
+
+logger = logging.getLogger(__name__)
+
+RECONNECT_FIRST_S, RECONNECT_LAST_S = 0.1, 5.0
+CHECK_S = 30.0
+"""Interval at which the flows of the bridge are compared with those of the document."""
+GATHER_S = 0.05
+"""A change of the database waits this time for others, as the switch updates port by port."""
+CONFIGURE_S = 20.0
+"""Timeout of the switch for a change of its configuration."""
+REPAIRS_PER_HOUR = 30
+
+
+class NetworkBridge(NamedTuple):
+    """A bridge with its OpenFlow socket, the socket of the database, and where the flows of chains go."""
+
+    name: str
+    socket: Path
+    database: Path
+    layout: ChainLayout
+
+
+class NetworkCounts(NamedTuple):
+    """Counts since the start."""
+
+    connections: int = 0
+    repairs: int = 0
+    """Changes of flows that were not those of the document."""
+    unrepaired: int = 0
+    """Differences that were left for want of budget."""
+
+
+class _Held(NamedTuple):
+    """The document that the bridge was told to hold."""
+
+    document: Document
+    digest: bytes
+
+
+class _Sessions(NamedTuple):
+    switch: SwitchSession
+    database: DatabaseSession
+
+
+class OpenVSwitchNetwork:
+    """The network of one bridge. `run` keeps the sessions with the switch and its database."""
+
+    def __init__(self, bridge: NetworkBridge, *, rng: random.Random) -> None:
+        self.counts = NetworkCounts()
+        self.fault = "no session yet"
+        """Why there is no session; empty while there are both."""
+        self.waiting: dict[str, str] = {}
+        """What interfaces without a port wait for."""
+        self._bridge = bridge
+        self._rng = rng
+        self._sessions: _Sessions | None = None
+        self._held: _Held | None = None
+        self._plan: PortPlan | None = None
+        """The plan by which the bridge was last changed."""
+        self._repaired: list[float] = []
+        self._busy = asyncio.Lock()
+
+    async def run(self) -> None:
+        """Keep the sessions, and have the bridge hold the document, until cancelled."""
+        failures = 0
+        while True:
+            before = self.counts.connections
+            try:
+                await self._serve()
+            except (SwitchLost, DatabaseLost) as lost:
+                if self.fault != str(lost):
+                    logger.warning("network of the bridge not connected: %s", lost, extra={"bridge": self._bridge.name})
+                self.fault, self._sessions, self._plan = str(lost), None, None
+            failures = 0 if self.counts.connections > before else failures + 1
+            wait_s = backoff_ceiling(failures, RECONNECT_FIRST_S, RECONNECT_LAST_S)
+            await asyncio.sleep(wait_s * self._rng.uniform(0.5, 1.0))
+
+    async def _serve(self) -> None:
+        """Open the sessions and hold the document until one of them ends. Raises SwitchLost, DatabaseLost."""
+        ended: list[BaseException] = []
+        async with AsyncExitStack() as stack:
+            database = await DatabaseSession.open(self._bridge.database)
+            stack.callback(database.close)
+            switch = await SwitchSession.open(self._bridge.socket)
+            stack.callback(switch.close)
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(switch.serve())
+                    tasks.create_task(database.serve())
+                    tasks.create_task(self._hold(_Sessions(switch, database)))
+            except* (SwitchLost, DatabaseLost) as lost:
+                ended += lost.exceptions
+        raise ended[0]
+
+    async def _hold(self, sessions: _Sessions) -> None:
+        """Have the bridge hold the document: now, when the database has changed, and at a fixed interval."""
+        try:
+            await sessions.database.monitor(COLUMNS)
+            # Until a restarted switch has taken over its configuration, the database has its former port numbers.
+            await self._transact(sessions.database, ())
+        except DatabaseRefused as error:
+            raise DatabaseLost(str(error)) from error
+        self.counts = self.counts._replace(connections=self.counts.connections + 1)
+        self._sessions, self.fault = sessions, ""
+        logger.info("network of the bridge connected", extra={"bridge": self._bridge.name})
+        is_due = True
+        while True:
+            seen = sessions.database.updates
+            try:
+                async with self._busy:
+                    if self._held is not None and (is_due or self._has_other_plan(sessions, self._held)):
+                        await self._check(sessions, self._held)
+            except (SwitchRefused, DatabaseRefused, DeviceFailed) as error:
+                logger.warning("network document not restored: %s", error, extra={"bridge": self._bridge.name})
+            try:
+                async with asyncio.timeout(CHECK_S * self._rng.uniform(0.8, 1.2)):
+                    await sessions.database.updated(seen)
+                is_due = False
+                await asyncio.sleep(GATHER_S)
+            except TimeoutError:
+                is_due = True
+
+    # -- the device
+
+    async def program(self, document: bytes, digest: bytes) -> Programmed:
+        try:
+            found = _Held(msgspec.json.decode(document, type=Document), digest)
+        except msgspec.DecodeError as error:
+            raise DeviceFailed(f"the document cannot be read: {error}") from error
+        if self._sessions is None and self._held is None:  # the bridge gets the document with its sessions
+            self._held = found
+        with self._failing() as sessions:
+            async with self._busy:
+                programmed = await self._change(sessions, found)
+                self._held = found
+        return programmed
+
+    async def read_back(self) -> Programmed:
+        with self._failing() as sessions:
+            async with self._busy:
+                if self._held is None:
+                    return Programmed(NO_DIGEST)
+                plan = self._planned(sessions, self._held)
+                found = await sessions.switch.flows(NETWORK_COOKIE, COOKIE_MASK)
+                differing = compare_chains(found, self._flows(self._held, plan))
+                return Programmed(_digest(self._held, plan, found, differing), tuple(plan.waiting))
+
+    @contextmanager
+    def _failing(self) -> Iterator[_Sessions]:
+        """The sessions. What they raise is DeviceFailed."""
+        if self._sessions is None:
+            raise DeviceFailed(f"the bridge is not connected: {self.fault}")
+        try:
+            yield self._sessions
+        except (SwitchLost, SwitchRefused, DatabaseLost, DatabaseRefused) as error:
+            raise DeviceFailed(str(error)) from error
+
+    # -- changes
+
+    async def _check(self, sessions: _Sessions, held: _Held) -> None:
+        """Restore what the bridge lacks. Flows that differ although no port has changed are repaired within a
+        budget."""
+        plan = self._planned(sessions, held)
+        if plan == self._plan and not plan.makes and not plan.removes:
+            found = await sessions.switch.flows(NETWORK_COOKIE, COOKIE_MASK)
+            differing = compare_chains(found, self._flows(held, plan))
+            if not differing.missing and not differing.strays:
+                return
+            now = asyncio.get_running_loop().time()
+            self._repaired = [at for at in self._repaired if at > now - 3600.0]
+            is_allowed = len(self._repaired) < REPAIRS_PER_HOUR
+            about = {"bridge": self._bridge.name, "flows": sum(map(len, differing)), "repaired": is_allowed}
+            logger.warning("the bridge did not have the flows of its network document", extra=about)
+            if not is_allowed:
+                self.counts = self.counts._replace(unrepaired=self.counts.unrepaired + 1)
+                return
+            self._repaired.append(now)
+            self.counts = self.counts._replace(repairs=self.counts.repairs + 1)
+        await self._change(sessions, held)
+
+    async def _change(self, sessions: _Sessions, held: _Held) -> Programmed:
+        """Make the bridge hold a document: new ports, flows, then the removal of old ports."""
+        self._plan = None
+        plan = self._planned(sessions, held)
+        if plan.makes:
+            await self._transact(sessions.database, plan.makes)
+            plan = self._planned(sessions, held)
+        found = await sessions.switch.flows(NETWORK_COOKIE, COOKIE_MASK)
+        differing = compare_chains(found, self._flows(held, plan))
+        if any(flow.table == 0 for flow in differing.missing):
+            await self._check_hooks(sessions.switch)
+        if differing.missing or differing.strays:
+            await sessions.switch.install(differing.missing, differing.strays)
+        if plan.removes:
+            await self._transact(sessions.database, plan.removes)
+            plan = self._planned(sessions, held)
+        self._plan = plan
+        self._tell(dict(plan.waiting))
+        whole = ChainDifference([], [])
+        return Programmed(_digest(held, plan, found, whole), tuple(plan.waiting))
+
+    async def _transact(self, database: DatabaseSession, operations: tuple[Operation, ...]) -> None:
+        """Change the database, and wait until the switch has taken over the change."""
+        number = configuration_number(await database.transact([*operations, *next_configuration()]))
+        try:
+            async with asyncio.timeout(CONFIGURE_S):
+                await database.until(lambda rows: configured(rows) >= number)
+        except TimeoutError:
+            fault = f"the switch did not take over a change of its ports within {CONFIGURE_S:.0f} s"
+            raise DatabaseRefused(fault) from None
+
+    async def _check_hooks(self, switch: SwitchSession) -> None:
+        """Raise SwitchRefused if the hooks of table 0 could replace flows of another program, or be hidden by them."""
+        priority = self._bridge.layout.hook_priority
+        for flow in await switch.flows(0, 0, table=0):
+            if flow.priority == priority and flow.cookie & COOKIE_MASK != NETWORK_COOKIE:
+                fault = f"another program has a flow of priority {priority} in table 0, that of the hooks of chains"
+                raise SwitchRefused(f"hook-priority: {fault}")
+
+    def _has_other_plan(self, sessions: _Sessions, held: _Held) -> bool:
+        return self._planned(sessions, held) != self._plan
+
+    def _planned(self, sessions: _Sessions, held: _Held) -> PortPlan:
+        rows: SwitchRows = switch_rows(sessions.database.rows)
+        bridge = rows.bridges.get(self._bridge.name)
+        if bridge is None:
+            raise DeviceFailed(f"the switch has no bridge {self._bridge.name}")
+        return plan_ports(held.document, rows, bridge)
+
+    def _flows(self, held: _Held, plan: PortPlan) -> list[Flow]:
+        """The flows of the switches of a document: an interface without a port does not hold up the others."""
+        switches = (
+            (each.chain, [plan.endpoints[port.interface] for port in each.ports if port.interface in plan.endpoints])
+            for each in held.document.switches
+        )
+        return chain_flows(switches, self._bridge.layout)
+
+    def _tell(self, waiting: dict[str, str]) -> None:
+        if waiting != self.waiting:
+            about = {"bridge": self._bridge.name, "interfaces": [f"{name}: {why}" for name, why in waiting.items()]}
+            if waiting:
+                logger.info("interfaces of the network document wait for their ports", extra=about)
+            else:
+                logger.info("all interfaces of the network document have their ports", extra=about)
+            self.waiting = waiting
+
+
+def _digest(held: _Held, plan: PortPlan, found: list[Flow], differing: ChainDifference) -> bytes:
+    """The digest of the document if the bridge has all of it that its ports allow, else one of what it has."""
+    if not (plan.makes or plan.removes or differing.missing or differing.strays):
+        return held.digest
+    content = repr((held.digest, plan.makes, plan.removes, sorted(found)))
+    return blake2b(content.encode(), digest_size=DIGEST_BYTES).digest()

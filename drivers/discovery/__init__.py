@@ -1,0 +1,1 @@
+"""Searches for the BMCs of DPUs in ranges of addresses."""

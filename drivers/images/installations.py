@@ -1,0 +1,254 @@
+"""Installations: what a DPU downloads for the identity that its zone installs, with its configuration.
+
+The configuration is rendered when an installer asks for it. Only then are its secrets filled in; they stay in the
+memory of this process while the token is valid, so that a download in several ranges gets the same bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+from urllib.parse import quote
+
+from drivers.backends.bmc import NeedsOperator, Unreachable
+from drivers.images.images import Images, ReadyFile
+from drivers.images.tokens import Claims, Tokens
+from drivers.resource_worlds import ResourceWorlds
+from eventstore.errors import TransientError
+from projections.resources.conditions.world import World
+from projections.resources.configuration.assembly import (
+    FoundFlavor,
+    cluster_of,
+    flavor_of,
+    inputs_of,
+    stated_flavor,
+)
+from projections.resources.configuration.inputs import Join
+from projections.resources.configuration.render import rendered
+from projections.resources.go_templates.render import Fault
+from projections.resources.install_identity import image_of, install_identity
+from projections.resources.kinds import BFB, BLUEFIELD_SOFTWARE, DPU_FLAVOR, short_name
+from projections.resources.state import ObjectId, object_id
+from projections.resources.wanted import Wanted
+
+VALID_S = 4 * 3600
+"""Time for which a token is valid: that of a join token in DPF, and longer than any installation."""
+CONFIGURATIONS_MAX = 1_000
+"""Maximum number of configurations in memory. An older one is rendered again when it is asked for."""
+CONFIGURATION_FOLDER = "bfcfg"
+FINAL_NAME = "bfb-to-install"
+
+
+class Joins(Protocol):
+    """Makes the tokens by which DPUs join their clusters."""
+
+    def fault(self, cluster: str) -> str:
+        """Why no DPU can join the DPU cluster with this key now; empty if one can."""
+        ...
+
+    async def join(self, cluster: str, dpu: str) -> Join:
+        """A new token for a DPU to join the DPU cluster with this key. Raises TransientError."""
+        ...
+
+
+class Installation(NamedTuple):
+    """The image and the flavor of an identity."""
+
+    image: ObjectId
+    flavor: FoundFlavor
+
+
+class Part(NamedTuple):
+    """A part of a download: a file, or bytes."""
+
+    path: Path | None
+    data: bytes
+    size: int
+    hash: hashlib._Hash | None
+
+
+class Content(NamedTuple):
+    """What a download consists of. `sha256` is the digest of all parts."""
+
+    parts: Sequence[Part]
+    sha256: bytes
+
+    @property
+    def size(self) -> int:
+        return sum(part.size for part in self.parts)
+
+    @property
+    def digest_header(self) -> str:
+        """The digest in the form of RFC 9530."""
+        return f"sha-256=:{base64.b64encode(self.sha256).decode()}:"
+
+
+class Installations:
+    """Gives installers their URLs, and the server their content. `rendered` counts rendered configurations."""
+
+    def __init__(
+        self,
+        worlds: ResourceWorlds,
+        images: Images,
+        tokens: Tokens,
+        path_of: Callable[[str], Path],
+        *,
+        base_url: Callable[[], str],
+        joins: Joins,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.rendered = 0
+        self._worlds = worlds
+        self._images = images
+        self._tokens = tokens
+        self._path_of = path_of
+        self._base_url = base_url
+        self._joins = joins
+        self._now_ms = now_ms
+        self._configurations: dict[Claims, bytes] = {}
+
+    async def url(self, dpu: str, identity: str) -> str:
+        """The URL of an installation; empty if no object wants the DPU, so that its image is known to the device only.
+
+        Raises Unreachable while something is missing that will come, and NeedsOperator for a configuration that cannot
+        be rendered.
+        """
+        found = await self._worlds.wanted_dpu(dpu)
+        if found is None:
+            return ""
+        world, wanted = found
+        installation = installation_of(world, wanted, identity)
+        if isinstance(installation, Fault):
+            raise Unreachable(f"image: {installation}")
+        file = self._file(installation.image)
+        if file is None:
+            raise Unreachable(f"image: {short_name(installation.image.key)} is not in the image store of this process")
+        inputs = inputs_of(world, wanted, installation.flavor, None)
+        cluster = cluster_of(world, wanted)
+        if cluster is not None and (fault := self._joins.fault(cluster)):
+            raise Unreachable(f"join: {short_name(cluster)} {fault}")
+        text = inputs if isinstance(inputs, Fault) else rendered(inputs)
+        if isinstance(text, Fault):
+            raise NeedsOperator(f"configuration: {text}")
+        claims = Claims(wanted.at.key, identity, self._now_ms() // 1_000 + VALID_S)
+        base = f"{self._base_url()}/images/{self._tokens.issue(claims)}/bfb"
+        if installation.image.kind != BFB:
+            return f"{base}/{quote(file.name)}"
+        return f"{base}/??{quote(file.name)},{quote(configuration_name(claims))}?/{FINAL_NAME}"
+
+    async def content(self, token: str, names: Sequence[str]) -> Content | None:
+        """The content of these files, one after the other; None if the token does not permit it. Raises
+        TransientError while something is missing that will come."""
+        claims = self._tokens.check(token, self._now_ms() // 1_000)
+        if claims is None:
+            return None
+        world = await self._worlds.world_of(object_id(claims.dpu).source)
+        wanted = world.derivation.dpus.winners.get(claims.dpu)
+        installation = None if wanted is None else installation_of(world, wanted, claims.identity)
+        if wanted is None or installation is None or isinstance(installation, Fault):
+            return None
+        parts = []
+        for name in names:
+            part = await self._part(name, claims, world, wanted, installation)
+            if part is None:
+                return None
+            parts.append(part)
+        return Content(parts, _digest(parts)) if parts else None
+
+    async def _part(
+        self, name: str, claims: Claims, world: World, wanted: Wanted, installation: Installation
+    ) -> Part | None:
+        if name == configuration_name(claims):
+            data = await self._configuration(claims, world, wanted, installation)
+            return Part(None, data, len(data), None)
+        for file in self._files(installation.image):
+            if file.name == name:
+                return Part(self._path_of(file.kept.sha256), b"", file.kept.size, file.hash)
+        return None
+
+    async def _configuration(self, claims: Claims, world: World, wanted: Wanted, installation: Installation) -> bytes:
+        """The configuration with its secrets."""
+        known = self._configurations.get(claims)
+        if known is not None:
+            return known
+        cluster = cluster_of(world, wanted)
+        inputs = inputs_of(world, wanted, installation.flavor, None)
+        join = None if cluster is None else await self._joins.join(cluster, wanted.at.name)
+        found = inputs if isinstance(inputs, Fault) else rendered(inputs._replace(join=join))
+        if isinstance(found, Fault):
+            raise TransientFault(f"configuration: {found}")
+        self.rendered += 1
+        data = found.bf_cfg.encode()
+        now_s = self._now_ms() // 1_000
+        for old in [each for each in self._configurations if each.expires_s <= now_s]:
+            del self._configurations[old]
+        while len(self._configurations) >= CONFIGURATIONS_MAX:
+            del self._configurations[next(iter(self._configurations))]
+        return self._configurations.setdefault(claims, data)  # another request may have rendered it meanwhile
+
+    def _file(self, image: ObjectId) -> ReadyFile | None:
+        return next(iter(self._files(image)), None)
+
+    def _files(self, image: ObjectId) -> Iterator[ReadyFile]:
+        found = self._images.images.get(image.key)
+        return iter(()) if found is None else iter([*found.ready.values()])
+
+
+class TransientFault(TransientError):
+    """A configuration that cannot be rendered now: its objects have changed since the URL was given."""
+
+
+def configuration_name(claims: Claims) -> str:
+    """The name of the configuration among the files of a token: that of DPF, with the identity in place of a uid."""
+    at = object_id(claims.dpu)
+    return f"{CONFIGURATION_FOLDER}/{at.namespace}_{at.name}_{claims.identity.rpartition('/')[2]}"
+
+
+def installation_of(world: World, wanted: Wanted, identity: str) -> Installation | Fault:
+    """The image and the flavor of an identity: those that are wanted now, or those of an earlier wish, whose objects
+    still exist. A DPU that waits for its turn in a rollout still has the earlier ones."""
+    image = image_of(wanted)
+    if image is not None and install_identity(world.state, wanted) == identity:
+        flavor = flavor_of(world, wanted)
+        return flavor if isinstance(flavor, Fault) else Installation(image, flavor)
+    for earlier in _earlier(world, wanted, identity.rpartition("/")[0]):
+        image = image_of(earlier)
+        if image is not None and install_identity(world.state, earlier) == identity:
+            flavor = stated_flavor(world, earlier.at, str(earlier.spec.get("dpuFlavor", "")))
+            return flavor if isinstance(flavor, Fault) else Installation(image, flavor)
+    return Fault("no image and flavor that exist have the identity that the zone installs")
+
+
+def _earlier(world: World, wanted: Wanted, image: str) -> Iterator[Wanted]:
+    """The DPU with each combination of an image of this name, a flavor and secure boot."""
+    at, rows = wanted.at, world.state.objects.rows
+    rest = {name: value for name, value in wanted.spec.items() if name not in ("bfb", "blueFieldSoftware")}
+    for field, kind in (("bfb", BFB), ("blueFieldSoftware", BLUEFIELD_SOFTWARE)):
+        if ObjectId(at.source, kind, at.namespace, image).key not in rows:
+            continue
+        for key in world.state.of_kind(at.source, DPU_FLAVOR):
+            flavor = object_id(key)
+            for secure_boot in (False, True) if flavor.namespace == at.namespace else ():
+                spec = {**rest, field: image, "dpuFlavor": flavor.name, "secureBoot": secure_boot}
+                yield wanted_with(wanted, spec)
+
+
+def wanted_with(wanted: Wanted, spec: dict[str, object]) -> Wanted:
+    """The wanted DPU with another spec."""
+    return Wanted(at=wanted.at, owner=wanted.owner, spec=spec)
+
+
+def _digest(parts: Sequence[Part]) -> bytes:
+    """The digest of all parts. Only the first may be a file, whose hash is known already."""
+    found = hashlib.sha256()
+    for number, part in enumerate(parts):
+        if part.hash is not None:
+            if number:
+                return b""
+            found = part.hash.copy()
+        else:
+            found.update(part.data)
+    return found.digest()

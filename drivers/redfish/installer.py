@@ -1,0 +1,206 @@
+"""The installer `redfish`: it executes the steps of a DPU on its BMC.
+
+Every attempt logs in anew, which ends the sessions of earlier attempts, and reads the device. What it does next follows
+from that and from the log alone (update.py, settings.py), so an attempt may end at any request. The steps on the host
+and in the DPU cluster have no part on the BMC.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import NamedTuple, TypeAlias
+
+from drivers.backends.bmc import NeedsOperator, TaskFailed, Unreachable
+from drivers.provisioning.attempts import Attempt
+from drivers.provisioning.device import UrlOf
+from drivers.redfish.certificates import FACT
+from drivers.redfish.connection import VERSIONS, Connection, Context, connected
+from drivers.redfish.device_log import latest_faults
+from drivers.redfish.settings import (
+    Bios,
+    Change,
+    NvidiaManager,
+    NvidiaSystem,
+    Refused,
+    Restart,
+    SecureBoot,
+    SeenSettings,
+    SettingsMove,
+    Wants,
+    first_change,
+    lock_down,
+)
+from drivers.redfish.submissions import Updates
+from eventstore.errors import PermanentError
+from projections.field_checks import check_text, quoted
+from projections.zones.dpus.phases import (
+    CONFIG_FIRMWARE,
+    DPU_CONFIG,
+    INITIALIZE_INTERFACE,
+    OS_INSTALLING,
+    PREPARE_IMAGE,
+    REBOOTING,
+)
+
+RESTART_S = 300.0
+"""Longest time for which a restart may take until the operating system runs. A DPU without one never reaches that."""
+RESTART_SHOWN_S = 60.0
+"""Longest time from a restart until a BMC reports it."""
+_ON_THE_DEVICE = frozenset((INITIALIZE_INTERFACE, CONFIG_FIRMWARE, PREPARE_IMAGE, OS_INSTALLING, DPU_CONFIG, REBOOTING))
+_RESTARTED = "restart asked"
+
+
+class Wanted(NamedTuple):
+    """What the objects of a DPU want: its settings, and the versions in its image by entry of the inventory."""
+
+    settings: Wants = Wants()
+    versions: Mapping[str, str] = {}
+
+
+WantedOf: TypeAlias = Callable[[str, str], Awaitable[Wanted]]
+"""What is wanted of a DPU with an image; nothing of one that no object wants."""
+
+
+class RedfishInstaller:
+    """Executes steps on BMCs that speak Redfish."""
+
+    def __init__(self, context: Context, url_of: UrlOf, wanted_of: WantedOf) -> None:
+        self._context = context
+        self._url_of = url_of
+        self._wanted_of = wanted_of
+
+    async def run(self, attempt: Attempt) -> Mapping[str, str]:
+        """Execute the step. Returns the facts that the device reports afterwards."""
+        if attempt.dpu.phase not in _ON_THE_DEVICE:
+            return {}
+        async with connected(attempt, self._context) as bmc:
+            wanted = await self._wanted_of(attempt.name, attempt.dpu.image)
+            try:
+                await self._execute(bmc, wanted)
+            except TaskFailed as error:
+                if hint := await latest_faults(bmc):
+                    raise type(error)(f"{error}; the event log of the BMC says: {hint}") from error
+                raise
+            return await _facts(bmc)
+
+    async def _execute(self, bmc: Connection, wanted: Wanted) -> None:
+        match bmc.attempt.dpu.phase:
+            case phase if phase == INITIALIZE_INTERFACE:
+                await _settle(bmc, wanted.settings, locks=False)
+            case phase if phase == CONFIG_FIRMWARE:
+                await _settle(bmc, wanted.settings, locks=True)
+            case phase if phase == PREPARE_IMAGE:
+                await self._url(bmc.attempt)
+            case phase if phase == OS_INSTALLING:
+                await Updates(bmc, partial(self._url, bmc.attempt), wanted.versions).run()
+            case phase if phase == REBOOTING:
+                await _reboot(bmc)
+
+    async def _url(self, attempt: Attempt) -> str:
+        """The URL of the image."""
+        if url := await self._url_of(attempt.name, attempt.dpu.image):
+            return url
+        raise NeedsOperator(
+            f"image: there is no file for {quoted(attempt.dpu.image)}, because no object wants this DPU; apply a BFB, "
+            "and a DPUDeployment or DPUSet that selects its DPUDevice"
+        )
+
+
+async def _settle(bmc: Connection, wants: Wants, *, locks: bool) -> None:
+    """Make the changes that are lacking, one by one, each after a new read."""
+    sent: set[str] = set()
+    restarts = 0
+    while True:
+        seen = await _read_settings(bmc)
+        move: SettingsMove = lock_down(wants, seen, sent) if locks else first_change(wants, seen, sent, restarts)
+        match move:
+            case None:
+                return
+            case Change(name, request):
+                sent.add(name)
+                await bmc.attempt.call(partial(bmc.client.send, request))
+            case Restart():
+                restarts += 1
+                before = (await bmc.read_system()).boot_id
+                await bmc.restart()
+                await _until_restarted(bmc, before)
+            case Refused(kind, message):
+                error: type[PermanentError] = NeedsOperator if kind == "operator" else TaskFailed
+                raise error(message)
+
+
+async def _read_settings(bmc: Connection) -> SeenSettings:
+    call, client = bmc.attempt.call, bmc.client
+    nvidia = await call(partial(client.find, f"{bmc.system}/Oem/Nvidia", NvidiaSystem), alters=False)
+    manager = await call(partial(client.find, f"{bmc.manager}/Oem/Nvidia", NvidiaManager), alters=False)
+    secure = await call(partial(client.find, f"{bmc.system}/SecureBoot", SecureBoot), alters=False)
+    bios = await call(partial(client.find, f"{bmc.system}/Bios", Bios), alters=False)
+    pending = await call(partial(client.find, f"{bmc.system}/Bios/Settings", Bios), alters=False) if bios else None
+    attributes = None if bios is None else {**(bios.attributes or {}), **((pending and pending.attributes) or {})}
+    rshim = manager.rshim.is_enabled if manager is not None and manager.rshim is not None else None
+    return SeenSettings(bmc.system, bmc.manager, nvidia, rshim, secure, attributes)
+
+
+async def _reboot(bmc: Connection) -> None:
+    """Restart the DPU once, also if an earlier attempt did it without reporting."""
+    before = bmc.attempt.dpu.facts.get("boot_id", "")
+    if bmc.attempt.dpu.task == _RESTARTED:
+        if await _is_restarted(bmc, before):
+            await _until_restarted(bmc, before)
+            return
+    elif before and (await bmc.read_system()).boot_id not in ("", before):
+        await _until_restarted(bmc, before)
+        return
+    before = (await bmc.read_system()).boot_id
+    await bmc.attempt.report_progress(_RESTARTED, 0)
+    await bmc.restart()
+    await _until_restarted(bmc, before)
+
+
+async def _is_restarted(bmc: Connection, before: str) -> bool:
+    """Whether the restart that an earlier attempt asked for shows within its time."""
+    loop = asyncio.get_running_loop()
+    ends_s = loop.time() + RESTART_SHOWN_S
+    while (await bmc.read_system()).boot_id in ("", before):
+        if loop.time() > ends_s:
+            return False
+        await asyncio.sleep(bmc.attempt.timing.poll_max_s)
+    return True
+
+
+async def _until_restarted(bmc: Connection, before: str) -> None:
+    """Wait until the DPU has restarted. A BMC may not respond in between. Raises TaskFailed if it never does."""
+    loop = asyncio.get_running_loop()
+    began_s, wait_s = loop.time(), bmc.attempt.timing.poll_s
+    while True:
+        await asyncio.sleep(wait_s)
+        wait_s = min(wait_s * 1.5, bmc.attempt.timing.poll_max_s)
+        passed_s = loop.time() - began_s
+        try:
+            system = await bmc.read_system()
+        except Unreachable:
+            if passed_s > RESTART_S:
+                raise
+            continue
+        has_booted = system.boot_id not in ("", before)
+        if has_booted and system.is_up:
+            return
+        if passed_s > RESTART_S and (has_booted or not system.boot_id):
+            return  # it has no operating system, or its BMC reports no boots
+        if passed_s > RESTART_S:
+            raise TaskFailed(f"boot_id: the DPU did not restart: its last boot is still {quoted(before)}")
+
+
+async def _facts(bmc: Connection) -> dict[str, str]:
+    """The facts of a DPU after a step."""
+    dpu, system, versions = bmc.attempt.dpu, await bmc.read_system(), await bmc.read_versions()
+    facts = {"serial": await bmc.read_serial(), "boot_id": system.boot_id, FACT: bmc.certificate}
+    facts |= {VERSIONS[name]: version for name, version in versions.items()}
+    if dpu.phase == OS_INSTALLING:
+        facts["image"] = dpu.image
+    for key, value in facts.items():
+        if fault := check_text(key, value):
+            raise TaskFailed(f"{fault}; the device reported this value")
+    return {key: value for key, value in facts.items() if value}

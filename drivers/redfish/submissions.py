@@ -1,0 +1,139 @@
+"""An installation by SimpleUpdate, as an attempt carries it out: it reads, asks for the next move, and makes it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+
+from drivers.backends.bmc import TaskFailed, Unreachable
+from drivers.redfish.answers import decoded
+from drivers.redfish.connection import VERSIONS, Connection
+from drivers.redfish.resources import ROOT, Link, Request, System, Task
+from drivers.redfish.update import (
+    TASKS_MAX,
+    Asked,
+    Done,
+    Failed,
+    Logged,
+    Order,
+    Seen,
+    SeenTask,
+    Started,
+    Submit,
+    Wait,
+    logged_of,
+    next_move,
+    seen_task,
+    target_of,
+)
+
+FAILED_READS_MAX = 5
+"""Maximum number of reads without an answer one after the other. A BMC that writes its flash often does not answer."""
+_TARGET = f"{ROOT}/UpdateService/FirmwareInventory/DPU_OS"
+
+
+class Updates:
+    """The installation of one attempt. `url` gives the URL of the image, with a token that lasts."""
+
+    def __init__(self, bmc: Connection, url: Callable[[], Awaitable[str]], versions: Mapping[str, str]) -> None:
+        self._bmc = bmc
+        self._attempt = bmc.attempt
+        self._url = url
+        self._versions = versions
+        self._logged: Logged = logged_of(bmc.attempt.dpu.task)
+        self._quarter = -1
+        self._reported = ""
+        self._shape: object = None
+        self._since_s = 0.0
+
+    async def run(self) -> None:
+        """Install the image. Raises the errors of a device."""
+        order, wait_s, failed_reads = await self._order(), self._attempt.timing.poll_s, 0
+        while True:
+            try:
+                seen = await self._look()
+                failed_reads = 0
+            except Unreachable:
+                failed_reads += 1
+                if failed_reads > FAILED_READS_MAX:
+                    raise
+                await asyncio.sleep(self._attempt.timing.poll_max_s)
+                continue
+            match next_move(order, self._logged, seen):
+                case Done():
+                    return
+                case Failed(kind, message):
+                    raise (Unreachable if kind == "transient" else TaskFailed)(message)
+                case Submit(known):
+                    await self._submit(known)
+                    wait_s = self._attempt.timing.poll_s
+                case Wait() as wait:
+                    await self._report(wait)
+                    await asyncio.sleep(wait_s)
+                    wait_s = min(wait_s * 1.5, self._attempt.timing.poll_max_s)
+
+    async def _order(self) -> Order:
+        dpu = self._attempt.dpu
+        before = {name: dpu.facts[fact] for name, fact in VERSIONS.items() if fact in dpu.facts}
+        return Order(target_of(await self._url()), dpu.disowned, dpu.facts.get("boot_id", ""), self._versions, before)
+
+    async def _look(self) -> Seen:
+        tasks = await self._tasks()
+        is_running = any(task.state == "running" for task in tasks)
+        own_runs = is_running and isinstance(self._logged, Started)
+        system = System() if own_runs else await self._bmc.read_system()  # a poll of a running task is one request
+        versions = {} if is_running or not system.is_up else await self._bmc.read_versions()
+        shape = tuple((task.id, task.state) for task in tasks), system.boot_id, system.is_up
+        now_s = asyncio.get_running_loop().time()
+        if shape != self._shape:
+            self._shape, self._since_s = shape, now_s
+        return Seen(tasks, system.boot_id, system.is_up, versions, now_s - self._since_s)
+
+    async def _tasks(self) -> tuple[SeenTask, ...]:
+        """The last tasks of the BMC. While the own one is known, only that is read."""
+        call, client = self._attempt.call, self._bmc.client
+        collection = f"{ROOT}/TaskService/Tasks"
+        if isinstance(self._logged, Started) and self._logged.attempt > self._attempt.dpu.disowned:
+            own = await call(partial(client.find, f"{collection}/{self._logged.task}", Task), alters=False)
+            return (seen_task(own),) if own is not None else ()
+        found = []
+        for path in list(await call(partial(client.members, Link(collection)), alters=False))[-TASKS_MAX:]:
+            task = await call(partial(client.find, path, Task), alters=False)
+            if task is not None:
+                found.append(seen_task(task))
+        return tuple(found)
+
+    async def _submit(self, known: tuple[str, ...]) -> None:
+        """Send the update once. The log is told first, so that a successor knows that it may have been sent."""
+        url = await self._url()
+        asked = Asked(self._attempt.dpu.attempt, known)
+        await self._attempt.report_progress(asked.text(), 0)
+        self._logged = asked
+        scheme = url.partition("://")[0].upper()
+        body = {"TransferProtocol": scheme, "ImageURI": url, "Targets": [_TARGET]}
+        request = Request("POST", f"{ROOT}/UpdateService/Actions/UpdateService.SimpleUpdate", body)
+        answer = await self._attempt.call(partial(self._bmc.client.send, request))
+        if answer.status != 202:
+            raise TaskFailed(f"device: {self._bmc.client.host} answered an update with HTTP {answer.status}, not 202")
+        task = decoded(self._bmc.client.host, answer.content, Task)
+        name = task.id or task.path.rstrip("/").rpartition("/")[2] or _task_of(answer.location)
+        if name:
+            self._logged = Started(name, asked.attempt)
+            await self._attempt.report_progress(self._logged.text(), 0)
+
+    async def _report(self, wait: Wait) -> None:
+        """Append the task, once it is known, and each quarter of its progress."""
+        if wait.started is None:
+            return
+        self._logged = wait.started
+        text, quarter = wait.started.text(), wait.percent // 25
+        if (text, quarter) != (self._reported, self._quarter):
+            self._reported, self._quarter = text, quarter
+            await self._attempt.report_progress(text, wait.percent)
+
+
+def _task_of(location: str) -> str:
+    """The task in the location of an answer, which is the task or its monitor."""
+    parts = location.rstrip("/").split("/")
+    return parts[parts.index("Tasks") + 1] if "Tasks" in parts[:-1] else ""

@@ -1,0 +1,107 @@
+"""On how many of its DPUs each chain and interface is ready, kept up to date DPU by DPU."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from projections.resources.network_documents.needs import Standing
+from projections.resources.state import object_id
+
+NAMED_MAX = 3
+"""Number of DPUs that an observation names."""
+NO_DOCUMENT_YET = "its zone does not know its network document yet"
+NOT_APPLIED = "its agent has not applied the network document yet"
+
+
+class _Part:
+    """One object: its DPUs, and what each of them lacks that is not ready."""
+
+    __slots__ = ("dpus", "lacking")
+
+    def __init__(self) -> None:
+        self.dpus: dict[str, None] = {}
+        self.lacking: dict[str, str] = {}
+
+
+class NetworkProgress:
+    """The chains and interfaces of a partition. The content does not depend on the order of calls."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, _Part] = {}
+        self._of_dpu: dict[str, Mapping[str, str]] = {}
+
+    def put(self, dpu: str, standing: Standing | None) -> dict[str, None]:
+        """Replace what is known of a DPU; None for one that is gone. Returns the objects that this concerns."""
+        found = {} if standing is None else lacks_by_part(standing)
+        before = self._of_dpu.pop(dpu, {})
+        if found:
+            self._of_dpu[dpu] = found
+        if found == before:
+            return {}
+        for part in before:
+            self._parts[part].dpus.pop(dpu)
+            self._parts[part].lacking.pop(dpu, None)
+        for part, lack in found.items():
+            entry = self._parts.setdefault(part, _Part())
+            entry.dpus[dpu] = None
+            if lack:
+                entry.lacking[dpu] = lack
+        for part in before:
+            if not self._parts[part].dpus:
+                del self._parts[part]
+        return dict.fromkeys((*before, *found))
+
+    def dpus(self) -> Iterator[str]:
+        """The DPUs that have a chain or an interface."""
+        return iter(self._of_dpu)
+
+    def observation(self, part: str) -> str:
+        """The observation of a chain or an interface; empty if it is on no DPU."""
+        entry = self._parts.get(part)
+        if entry is None:
+            return ""
+        total, ready = len(entry.dpus), len(entry.dpus) - len(entry.lacking)
+        fields = {"ready": ready == total, "phase": "", "message": _message(entry), "applied": ready, "selected": total}
+        return msgspec.json.encode(fields).decode()
+
+
+def fault_observation(fault: str) -> str:
+    """The observation of a chain or an interface whose spec cannot be read."""
+    message = f"in no network document, because its spec has a fault: {fault}"
+    return msgspec.json.encode({"ready": False, "phase": "", "message": message}).decode()
+
+
+def lacks_by_part(standing: Standing) -> dict[str, str]:
+    """What a DPU lacks of each object of its document, in a sentence; empty for an object that is ready there."""
+    document, known = standing.document, standing.known
+    general = ""
+    if not standing.zone or standing.is_lacking or known is None:
+        general = NO_DOCUMENT_YET if document.text else ""
+    elif known.applied != known.version:
+        general = f"its agent refused the network document: {known.refusal}" if known.refusal else NOT_APPLIED
+    waiting = known.unresolved if known is not None else ()
+    found = {}
+    for part, interfaces in document.parts.items():
+        ports = [name for name in waiting if name in interfaces]
+        faults = document.faults.get(part, ())
+        found[part] = faults[0] if faults else general or _waits(ports)
+    return found
+
+
+def _waits(ports: list[str]) -> str:
+    if not ports:
+        return ""
+    more = f" and {len(ports) - 1} more" if len(ports) > 1 else ""
+    return f"no port of {ports[0]}{more} exists yet"
+
+
+def _message(entry: _Part) -> str:
+    if not entry.lacking:
+        return ""
+    first = heapq.nsmallest(NAMED_MAX, entry.lacking)
+    more = f"; and {len(entry.lacking) - len(first)} more" if len(entry.lacking) > len(first) else ""
+    named = "; ".join(f"{object_id(dpu).name}: {entry.lacking[dpu]}" for dpu in first)
+    return f"ready on {len(entry.dpus) - len(entry.lacking)} of {len(entry.dpus)} DPUs ({named}{more})"

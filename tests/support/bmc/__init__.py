@@ -1,0 +1,1 @@
+"""A simulated BMC of a BlueField that speaks Redfish over HTTPS."""

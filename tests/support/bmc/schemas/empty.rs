@@ -1,0 +1,1 @@
+// Nothing is compiled; cargo refuses a package without a target.

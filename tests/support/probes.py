@@ -1,0 +1,62 @@
+"""Probes between two network namespaces: numbered datagrams from several source addresses, and what of them arrives.
+
+Run in a namespace. `python -m tests.support.probes send ADDRESS PORT SOURCE...` sends a datagram from each source in
+turn until its input ends, and then prints how many it has sent. `python -m tests.support.probes receive ADDRESS PORT`
+prints the sources and the numbers of the datagrams that arrived, as JSON, when its input ends.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+
+INTERVAL_S = 0.002
+SO_NO_CHECK = 11
+"""Leave out the checksum, which an interface fills in: a switch in user space passes packets on before that."""
+LAST_S = 0.5
+"""What has not arrived this time after the end of the input does not arrive."""
+
+
+def send(address: str, port: int, sources: Sequence[str]) -> None:
+    sockets = []
+    for source in sources:
+        sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        sender.setsockopt(socket.SOL_SOCKET, SO_NO_CHECK, 1)
+        sender.bind((source, 0))
+        sockets.append(sender)
+    count = 0
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        for sender in sockets:
+            sender.sendto(b"%d" % count, (address, port))
+            time.sleep(INTERVAL_S)
+        count += 1
+    print(count)
+
+
+def receive(address: str, port: int) -> None:
+    receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
+    receiver.bind((address, port))
+    print("ready", flush=True)
+    found: defaultdict[str, list[int]] = defaultdict(list)
+    ends_at = float("inf")
+    while time.monotonic() < ends_at:
+        ready = select.select([receiver, sys.stdin][: 2 if ends_at == float("inf") else 1], [], [], 0.05)[0]
+        if sys.stdin in ready:
+            ends_at = time.monotonic() + LAST_S
+        if receiver in ready:
+            data, (source, _) = receiver.recvfrom(64)
+            found[source].append(int(data))
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "send":
+        send(sys.argv[2], int(sys.argv[3]), sys.argv[4:])
+    else:
+        receive(sys.argv[2], int(sys.argv[3]))

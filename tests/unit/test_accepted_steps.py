@@ -1,0 +1,79 @@
+"""Which process takes which step: it needs the device, the cluster of the host, or the cluster of the DPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import cast
+
+import pytest
+
+from deploy.composition.executors import StepParts, accepts_of
+from deploy.composition.host_connections import HostConnections
+from drivers.backends.simulated_bmc import SimulatedBmcs
+from drivers.hosts.objects import Stores
+from drivers.provisioning.cluster import ClusterNodes
+from drivers.provisioning.device import DeviceExecutor
+from drivers.provisioning.maintenance import Maintenances
+from drivers.provisioning.object_facts import ObjectFacts
+from projections.resources.clusters import cluster_source
+from projections.resources.kinds import DPU_CLUSTER
+from projections.resources.state import LOCAL, ObjectId
+from projections.zones.dpus.phases import CLUSTER_CONFIG, HOST_NETWORK, NODE_EFFECT, OS_INSTALLING, SERVICE_READINESS
+from projections.zones.rows import Dpu
+from schemas.kubernetes.api import KubernetesApi
+
+EAST = "east"
+CLUSTER = ObjectId(EAST, DPU_CLUSTER, "dpf", "dpus").key
+DPU_CLUSTER_SOURCE = cluster_source(CLUSTER)
+
+
+@dataclass
+class Facts:
+    """A DPU of one source that is allocated to a cluster."""
+
+    source: str
+    cluster: str
+
+    def sources_of(self, dpu: str, row: Dpu) -> set[str]:
+        return {self.source}
+
+    def cluster_of(self, dpu: str, row: Dpu) -> str:
+        return self.cluster
+
+
+def accepts(phase: str, *connected: str, source: str = EAST, cluster: str = CLUSTER, with_device: bool = False) -> bool:
+    """Whether a process with these connections takes the step of a simulated DPU."""
+    api = cast(KubernetesApi, object())
+    hosts = HostConnections(lambda source: api if source in connected else None)
+    device = DeviceExecutor(SimulatedBmcs(now_s=lambda: 0.0, rng=Random(1)).connect)
+    parts = StepParts(
+        device,
+        cast(ObjectFacts, Facts(source, cluster)),
+        hosts,
+        cast(Stores, None),
+        cast(Maintenances, None),
+        ClusterNodes(hosts.dpu_nodes),
+    )
+    return accepts_of(parts, with_device=with_device)("d", Dpu("z", 0, "n", "s", "simulated:d", phase, 1, 1, 1, 1))
+
+
+@pytest.mark.parametrize("phase", [OS_INSTALLING, HOST_NETWORK])
+def test_a_step_on_a_device_needs_the_device(phase: str) -> None:
+    assert accepts(phase, with_device=True)
+    assert not accepts(phase, EAST, DPU_CLUSTER_SOURCE)
+
+
+def test_a_step_on_a_host_needs_its_cluster() -> None:
+    assert accepts(NODE_EFFECT, EAST)
+    assert not accepts(NODE_EFFECT)
+    assert not accepts(NODE_EFFECT, with_device=True), "another process has the cluster"
+    assert accepts(NODE_EFFECT, source=LOCAL, with_device=True)
+
+
+@pytest.mark.parametrize("phase", [CLUSTER_CONFIG, SERVICE_READINESS])
+def test_a_step_in_a_dpu_cluster_is_left_to_a_replica_that_is_connected_to_it(phase: str) -> None:
+    assert accepts(phase, EAST, DPU_CLUSTER_SOURCE)
+    assert not accepts(phase, EAST)
+    assert accepts(phase, EAST, cluster=""), "the step says that it waits for a DPUCluster"
+    assert accepts(phase, EAST, with_device=True), "a simulated device stands for its node"

@@ -1,0 +1,57 @@
+"""OpenFlow messages: what is written is read again, and what a switch offers and refuses."""
+
+from __future__ import annotations
+
+import struct
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drivers.openflow import messages as of
+from drivers.openflow.messages import Flow
+
+flows = st.builds(
+    Flow,
+    st.integers(0, 253),
+    st.integers(0, 65_535),
+    st.integers(0, (1 << 64) - 1),
+    st.binary(max_size=60),
+    st.sampled_from((b"", of.goto_table(3), of.apply_actions(of.output(of.NORMAL)), of.apply_actions(bytes(16) * 3))),
+)
+
+
+def stats(flow: Flow) -> bytes:
+    """A flow as a switch reports it, section 7.3.5.2."""
+    rest = of.match(flow.match) + flow.instructions
+    head = struct.pack(
+        "!HBxIIHHHHH2xQQQ", 48 + len(rest), flow.table, 1, 2, flow.priority, 0, 0, 0, 0, flow.cookie, 5, 6
+    )
+    return head + rest
+
+
+@given(st.lists(flows, max_size=5), st.booleans())
+def test_the_flows_of_a_reply_are_read(reported: list[Flow], more: bool) -> None:
+    body = struct.pack("!HH4x", 1, more) + b"".join(map(stats, reported))
+    assert list(of.flows(body)) == reported and of.has_more(body) == more
+
+
+@given(flows)
+def test_a_change_of_a_flow_has_its_layout(flow: Flow) -> None:
+    for command, mask, instructions in ((of.ADD, 0, flow.instructions), (of.DELETE_STRICT, (1 << 64) - 1, b"")):
+        data = of.flow_mod(7, command, flow)
+        version, kind, length, xid = of.HEADER.unpack_from(data)
+        assert (version, kind, length, xid) == (5, 14, len(data), 7) and not len(data) % 8
+        assert struct.unpack_from("!QQBB", data, 8) == (flow.cookie, mask, flow.table, command)
+        size = int.from_bytes(data[50:52], "big")
+        assert data[52 : 48 + size] == flow.match and data[48 + size + -size % 8 :] == instructions
+
+
+def test_a_switch_offers_a_version_in_its_bitmap_or_by_its_header() -> None:
+    assert of.is_offered(of.hello(1)[8:], 1)
+    assert not of.is_offered(b"\x00\x01\x00\x08" + (1 << 1).to_bytes(4, "big"), 6)
+    assert of.is_offered(b"", 5) and not of.is_offered(b"", 4)
+
+
+def test_an_error_is_a_sentence() -> None:
+    assert str(of.error(struct.pack("!HH", 5, 6))) == "the switch refused with the error flow mod failed, code 6"
+    assert str(of.error(struct.pack("!HH", 99, 1))) == "the switch refused with the error of type 99, code 1"
