@@ -17,6 +17,7 @@ from google.protobuf.internal import api_implementation
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
+from commands.fold_versions import FoldVersions, SupportedVersions
 from commands.handlers.command_handler import CommandHandler
 from commands.handlers.dry_runs import DryRunHandler
 from commands.handlers.join import JoinHandler
@@ -25,7 +26,7 @@ from commands.handlers.leave import LeaveHandler
 from commands.handlers.resources import ResourceHandler
 from commands.handlers.secrets import SecretHandler, SecretKeeper
 from commands.handlers.service import CommandsService
-from commands.handlers.upgrade import SupportedVersions, UpgradeHandler
+from commands.handlers.upgrade import UpgradeHandler
 from commands.queries.as_of import AsOfSource, NoAsOfSource, with_as_of
 from commands.queries.command_status import CommandStatus
 from commands.queries.fold_reader import FoldReader
@@ -99,6 +100,7 @@ class ApiServer:
         self._watches = Watches(replica, reader, position_waiter, self._streams)
         join_stream = JoinStreamHandler(self.command_handler, self.admission, limits.stream_in_flight)
         leave_handler = LeaveHandler(self.command_handler, reader, position_waiter)
+        versions = FoldVersions(replica, supports, now_ms)
         now = QueriesService(reader, CommandStatus(replica, now_ms, reader.with_fleet), status, devices)
         self.queries = with_as_of(now, past or NoAsOfSource())
         commands = CommandsService(
@@ -110,9 +112,8 @@ class ApiServer:
             resource_handler=ResourceHandler(self.command_handler, replica, now_ms),
             secret_handler=SecretHandler(replica, secrets),
             reader=reader,
-            upgrade_handler=UpgradeHandler(
-                self.command_handler, replica, supports or (lambda: {replica.name: replica.supports()}), now_ms
-            ),
+            upgrade_handler=UpgradeHandler(self.command_handler, replica, versions),
+            versions=versions,
             replica_name=replica.name,
         )
         ranks = ranks or (lambda: SingleReplica(replica.name))

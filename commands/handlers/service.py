@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from functools import partial
 from typing import TypeVar
 
+from commands.fold_versions import FoldVersions
 from commands.handlers.command_handler import CommandHandler, EventBuilder
 from commands.handlers.dry_runs import DryRunHandler
 from commands.handlers.join import JoinHandler
@@ -40,6 +41,7 @@ class CommandsService:
         secret_handler: SecretHandler,
         reader: FoldReader,
         upgrade_handler: UpgradeHandler,
+        versions: FoldVersions,
         replica_name: str,
     ) -> None:
         self._handler = command_handler
@@ -51,6 +53,7 @@ class CommandsService:
         self._resource_handler = resource_handler
         self._secret_handler = secret_handler
         self._upgrade_handler = upgrade_handler
+        self._versions = versions
         self._replica_name = replica_name
 
     async def join_nodes(self, request: pb.JoinNodesRequest, call: Call) -> pb.CommandResult:
@@ -98,18 +101,18 @@ class CommandsService:
         if request.dry_run:
             return await self._dry_run_handler.set_policy(request, call)
         if request.HasField("staging"):
-            await self._upgrade_handler.ensure(FLEET_0, FleetFold2.version, call)
+            await self._versions.ensure(FLEET_0, FleetFold2.version, call.principal, call.timeout_s)
         return await self._edit(fleet.set_policy, request, call)
 
     async def delete_policy(self, request: pb.DeletePolicyRequest, call: Call) -> pb.CommandResult:
         if request.dry_run:
             return await self._dry_run_handler.delete_policy(request, call)
         if request.HasField("staging"):
-            await self._upgrade_handler.ensure(FLEET_0, FleetFold2.version, call)
+            await self._versions.ensure(FLEET_0, FleetFold2.version, call.principal, call.timeout_s)
         return await self._edit(fleet.delete_policy, request, call)
 
     async def request_stages(self, request: pb.RequestStagesRequest, call: Call) -> pb.CommandResult:
-        await self._upgrade_handler.ensure(FLEET_0, FleetFold2.version, call)
+        await self._versions.ensure(FLEET_0, FleetFold2.version, call.principal, call.timeout_s)
         return await self._handler.handle(fleet.request_stages, request, call)
 
     async def approve_hold(self, request: pb.ApproveHoldRequest, call: Call) -> pb.CommandResult:

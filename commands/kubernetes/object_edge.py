@@ -27,6 +27,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 from pydantic import ValidationError
 
+from commands.fold_versions import FoldVersions
 from commands.kubernetes.admission_check import missing_policy
 from commands.kubernetes.object_facts import (
     ADMISSION_MISSING,
@@ -38,19 +39,21 @@ from commands.kubernetes.object_facts import (
 )
 from commands.kubernetes.object_plan import SpecEvent, VerdictEvent, is_in_fleet, verdicts
 from commands.kubernetes.users import AUTHOR_FIELD, UserNames
-from eventstore.errors import FatalError, PlaneError
+from commands.rpc.errors import PreconditionFailed
+from eventstore.errors import FatalError, PlaneError, TransientError
 from eventstore.folding.fold import Outcome
 from eventstore.ids import envelope, uuid7
 from eventstore.log import FLEET, FLEET_0
-from eventstore.reasons import CLOCK_REASONS
+from eventstore.reasons import CLOCK_REASONS, Reason
 from eventstore.replicas.replica import Replica
+from projections.fleet.fold import FleetFold2
 from projections.fold_states import FoldStates
 from projections.kubernetes.object_cache import ObjectCache, named_objects
 from projections.kubernetes.object_events import ObjectEvent, Regarding, Report, ignore
 from projections.kubernetes.object_names import hold_number
 from projections.kubernetes.statements import Statement, StatementTable
 from projections.kubernetes.status_body import shortened
-from schemas.events import Envelope
+from schemas.events import Envelope, PolicyStaged
 from schemas.kubernetes.api import ApiError, KubernetesApi
 from schemas.kubernetes.objects import Custom
 from schemas.resources import KINDS
@@ -93,6 +96,7 @@ class ObjectEdge:
         users: UserNames,
         statements: StatementTable,
         *,
+        versions: FoldVersions,
         now_ms: Callable[[], int],
         rng: Random,
         report: Report = ignore,
@@ -108,6 +112,7 @@ class ObjectEdge:
         self._api = api
         self._users = users
         self._statements = statements
+        self._versions = versions
         self._now_ms = now_ms
         self._rng = rng
         self._report = report
@@ -280,6 +285,15 @@ class ObjectEdge:
 
     async def _submit_spec(self, key: _Key, item: Custom, event: SpecEvent, digest: str) -> bool:
         """Append the spec of an object. Returns whether the record is known to be folded."""
+        if isinstance(event, PolicyStaged):
+            try:
+                await self._versions.ensure(FLEET_0, FleetFold2.version, event.envelope.actor, SUBMIT_TIMEOUT_S)
+            except PreconditionFailed as error:
+                self._say(key, item, "Waiting", str(error))
+                return True
+            except TransientError as error:
+                logger.warning("fold not upgraded, retrying: %s", error, extra={"source": self._source})
+                return False
         self._unconfirmed[key] = (digest, event)
         outcome = await self._submit(event, key.name)
         if outcome is None:
@@ -290,7 +304,9 @@ class ObjectEdge:
         taken = f"the plane has taken this spec of {event.envelope.actor}"
         is_refused = outcome.code == "refused"
         self.stated[key.kind.plural, "refused" if is_refused else "accepted"] += 1
-        if is_refused:
+        if outcome.reason_code == Reason.POLICY_STAGED:  # it ends, so the spec is compared again
+            self._say(key, item, "Waiting", outcome.reason)
+        elif is_refused:
             self._say(key, item, "Refused", outcome.reason, digest)
         elif outcome.code == "held":
             message = f"{taken}; its change needs approval: hold {outcome.result['hold']}"

@@ -14,26 +14,35 @@ from commands.requests.validation import EnvelopeFactory
 from projections.attempt_limits import LEAVE_AS_IS, updated_limits
 from projections.field_checks import quoted
 from projections.fleet.membership.effects import hold_key
+from projections.fleet.staging.rows import StagePlan
+from projections.fleet.staging.statements import in_stages, set_at_once
 from projections.fleet.state import FleetState
 from projections.fleet.withdrawals.budgets import Hold
 from projections.fleet.withdrawals.holds import holds_of_edit
 from projections.fleet.withdrawals.principals import person
 from projections.kubernetes.policy_status import policy_set
-from projections.rules.policies import BUILT_IN, policy_of
-from schemas.events import Envelope, HoldApproved, HoldRejected, PolicyDeleted, PolicySet, ZoneUpdated
+from projections.rules.policies import BUILT_IN, Policy, policy_of
+from schemas.events import Envelope, HoldApproved, HoldRejected, PolicyDeleted, PolicySet, PolicyStaged, ZoneUpdated
 from schemas.resources.dpu_rack import DPURackSpec
 from schemas.resources.hold import HoldSpec, HoldVerdict
 from schemas.resources.rule_policy import RulePolicySpec
 
-SpecEvent: TypeAlias = PolicySet | PolicyDeleted | ZoneUpdated
+SpecEvent: TypeAlias = PolicySet | PolicyDeleted | PolicyStaged | ZoneUpdated
 VerdictEvent: TypeAlias = HoldApproved | HoldRejected
 
 REJECT = "Reject"
 
 
-def policy_event(name: str, spec: RulePolicySpec, envelope: Envelope) -> PolicySet | PolicyDeleted:
+def policy_event(name: str, spec: RulePolicySpec, envelope: Envelope) -> PolicySet | PolicyDeleted | PolicyStaged:
     """The event for the spec of a RulePolicy."""
-    return PolicyDeleted(envelope, name) if spec.state == "Absent" else policy_set(name, spec, envelope)
+    is_deleted, staging = spec.state == "Absent", spec.staging
+    if staging is None:
+        return PolicyDeleted(envelope, name) if is_deleted else policy_set(name, spec, envelope)
+    return in_stages(
+        policy_set(name, spec, envelope),
+        StagePlan(tuple(staging.stages), staging.bake_time_seconds * 1_000, staging.failure_budget),
+        is_deleted=is_deleted,
+    )
 
 
 def zone_event(zone: str, spec: DPURackSpec, envelope: Envelope) -> ZoneUpdated | None:
@@ -65,16 +74,28 @@ def is_in_fleet(fleet: FleetState, event: SpecEvent) -> bool:
         case ZoneUpdated():
             return _has_limits(fleet, event) and (not event.set_labels or _has_labels(fleet, event))
         case PolicySet():
-            present, waiting = fleet.policies.rows.get(event.name), _waiting(fleet, policy=event.name)
-            wanted = policy_of(event, 0).content()
-            if any(hold.policy_after is not None and hold.policy_after.content() == wanted for hold in waiting):
-                return True
-            return present is not None and present.content() == wanted and not waiting
+            return _has_policy(fleet, event.name, event)
+        case PolicyStaged():
+            return _has_policy(fleet, event.name, None if event.is_deleted else set_at_once(event))
         case PolicyDeleted():
-            present, waiting = fleet.policies.rows.get(event.name), _waiting(fleet, policy=event.name)
-            if any(hold.policy_after is None for hold in waiting):
-                return True
-            return (present is None or present.content() == BUILT_IN.content()) and not waiting
+            return _has_policy(fleet, event.name, None)
+
+
+def _has_policy(fleet: FleetState, name: str, event: PolicySet | None) -> bool:
+    """Whether the policy is as `event` sets it, or deleted, or an edit that does so waits for approval or is staged."""
+    present, waiting = fleet.policies.rows.get(name), _waiting(fleet, policy=name)
+    change = fleet.staged
+    edits = [hold.policy_after for hold in waiting]
+    if change is not None and change.is_open and change.policy == name:
+        edits.append(change.after)
+    return any(_is_as_set(policy, event) for policy in edits or [present])
+
+
+def _is_as_set(policy: Policy | None, event: PolicySet | None) -> bool:
+    """Whether a policy is as `event` sets it, or deleted if that is None."""
+    if event is None:
+        return policy is None or policy.content() == BUILT_IN.content()
+    return policy is not None and policy.content() == policy_of(event, 0).content()
 
 
 def _waiting(fleet: FleetState, *, policy: str = "", zone: str = "") -> Sequence[Hold]:

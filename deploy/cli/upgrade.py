@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from commands.handlers.upgrade import first_missing_version
+from commands.fold_versions import first_missing_version
 from deploy.cli import output as out
 from deploy.cli.client import Client
 from deploy.cli.errors import REFUSED

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
+from commands.fold_versions import FoldVersions, SupportedVersions
 from commands.kubernetes.list_watch import Handler, HandlerPair, ListWatch
 from commands.kubernetes.node_edge import NodeEdge
 from commands.kubernetes.node_facts import NodeRules
@@ -96,6 +97,7 @@ class KubernetesEdge:
         *,
         now_ms: Callable[[], int],
         rng: random.Random,
+        supports: SupportedVersions | None = None,
         connect_cluster: ConnectCluster = connect_cluster,
     ) -> None:
         self.source = settings.nodes.source
@@ -121,6 +123,7 @@ class KubernetesEdge:
         self._connect = connect
         self._replica = replica
         self._ranks = ranks
+        self._versions = FoldVersions(replica, supports, now_ms)
         self._settings = settings
         self._budget = RequestBudget(settings.requests_per_second)
         self._now_ms = now_ms
@@ -218,7 +221,15 @@ class KubernetesEdge:
         statements, now_ms, rng, source = StatementTable(), self._now_ms, self._rng, self.source
         users = self._settings.users or UserNames(self.source)
         self.objects = ObjectEdge(
-            self._replica, source, api, users, statements, now_ms=now_ms, rng=rng, report=self._report
+            self._replica,
+            source,
+            api,
+            users,
+            statements,
+            versions=self._versions,
+            now_ms=now_ms,
+            rng=rng,
+            report=self._report,
         )
         caches = self.objects.caches
         self.status = StatusEdge(

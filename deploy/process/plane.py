@@ -291,7 +291,9 @@ class Plane:
             partial(connect_kubernetes, cluster.kubeconfig, source=cluster.name),
             self.settings.edge(cluster.name),
         )
-        return KubernetesEdge(connect, self.replica, ranks, settings, now_ms=self._now_ms, rng=self._rng)
+        return KubernetesEdge(
+            connect, self.replica, ranks, settings, now_ms=self._now_ms, rng=self._rng, supports=self._supports
+        )
 
     def _write_decisions(self, running: ProcessTasks, buffer: DecisionBuffer) -> Ranks:
         """Start the writer of decisions, without which the replica never becomes ready. Beacons are received only when

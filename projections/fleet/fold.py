@@ -41,7 +41,7 @@ from projections.fleet.staging.decide import (
 )
 from projections.fleet.staging.release import decide_release
 from projections.fleet.staging.rows import CURRENT, StagePlan
-from projections.fleet.staging.statements import fault_of_staged, plan_of, policy_set
+from projections.fleet.staging.statements import fault_of_staged, plan_of, set_at_once
 from projections.fleet.state import ANY_ZONE, LAST_HOLD, FleetState, Freeze
 from projections.fleet.withdrawals import command_outcomes
 from projections.fleet.withdrawals.budget_edits import decide_budget
@@ -254,7 +254,7 @@ def _decide_staged(state: FleetState, event: PolicyStaged, at: RecordMetadata) -
         return refusal(fault)
     if event.is_deleted:
         return _decide_policy_deleted(state, PolicyDeleted(event.envelope, event.name), at, plan_of(event))
-    return _decide_policy_set(state, policy_set(event), at, plan_of(event))
+    return _decide_policy_set(state, set_at_once(event), at, plan_of(event))
 
 
 def _decide_policy_set(

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import Any
 
+from projections.fleet.staging.decide import stage_text
+from projections.fleet.staging.rows import StagedChange
 from projections.fleet.state import FleetState
 from projections.fleet.withdrawals.budgets import SUBJECT_POLICY
 from projections.kubernetes.statements import NO_ACCEPTANCE, STATED, Acceptance
@@ -38,7 +40,10 @@ def policy_status(
         "version": policy.version if policy is not None else 0,
         "zones": _zones(policy, fleet) if policy is not None else 0,
         "addresses": _addresses(policy, fleet, addresses) if policy is not None else 0,
-        "conditions": [_ready(name, spec, policy, hold).document(observed_generation), *accepted.conditions],
+        "conditions": [
+            _ready(name, spec, policy, hold, fleet.staged).document(observed_generation),
+            *accepted.conditions,
+        ],
     }
     if accepted.stated:
         content[STATED] = accepted.stated
@@ -53,9 +58,13 @@ def _hold_of(name: str, fleet: FleetState) -> int | None:
     return max(edits, default=None)
 
 
-def _ready(name: str, spec: RulePolicySpec, policy: Policy | None, hold: int | None) -> Condition:
+def _ready(
+    name: str, spec: RulePolicySpec, policy: Policy | None, hold: int | None, staged: StagedChange | None
+) -> Condition:
     if hold is not None:
         return Condition(READY_CONDITION, False, "Held", f"hold {hold} waits until two people approve the change")
+    if staged is not None and staged.policy == name and not staged.result:
+        return _staged(staged)
     if spec.state == "Absent":
         if policy is None or policy == BUILT_IN:
             return Condition(READY_CONDITION, True, "Deleted", "the plane has no such policy")
@@ -64,6 +73,16 @@ def _ready(name: str, spec: RulePolicySpec, policy: Policy | None, hold: int | N
         message = "the plane does not have this policy: see the condition Accepted, or it was rejected or changed since"
         return Condition(READY_CONDITION, False, "NotApplied", message)
     return Condition(READY_CONDITION, True, "Applied", f"the policy is in force since version {policy.version}")
+
+
+def _staged(row: StagedChange) -> Condition:
+    """The condition while a change of the policy has not ended."""
+    message = row.held or f"the change is at {stage_text(row)}"
+    if row.paused_by:
+        message = f"{message}, paused by {row.paused_by}"
+    if row.undone_by:
+        message = f"all DPUs return to the policy before the change, by request of {row.undone_by}"
+    return Condition(READY_CONDITION, False, row.phase.capitalize(), message)
 
 
 def policy_set(name: str, spec: RulePolicySpec, envelope: Envelope) -> PolicySet:

@@ -21,7 +21,16 @@ from schemas.resources.model import (
 
 MAX_PRIORITY = 1_000_000
 MAX_PORT_RANGES = 64
+MAX_STAGES = 10
+MAX_BAKE_S = 30 * 86_400
+ALL = "100%"
+"""The last stage: all DPUs."""
+SIZE = r"[0-9]{1,9}|([0-9]{1,2}|100)%"
+"""The pattern of projections/sizes.read_size."""
+LABEL = r"[^=\x00-\x1f\x7f]{1,317}=[^\x00-\x1f\x7f]{0,253}"
+"""KEY=VALUE; projections/field_checks.check_labels also checks the form of the key."""
 
+Stage = Annotated[str, Field(max_length=571, pattern=rf"^({SIZE}|{LABEL})$")]
 Port = Annotated[int, Field(ge=0, le=65_535)]
 
 
@@ -36,6 +45,26 @@ class PortRange(Model):
     """The first port."""
     last: Port
     """The last port."""
+
+
+class Staging(Model):
+    """The stages of a change: the DPUs of one stage get it after those of the stages before."""
+
+    model_config = ConfigDict(
+        json_schema_extra=validated(
+            (f"self.stages[size(self.stages) - 1] == '{ALL}'", f"the last stage must be {ALL}"),
+            (f"self.stages.filter(stage, stage == '{ALL}').size() <= 1", f"only the last stage may be {ALL}"),
+        ),
+    )
+
+    stages: Annotated[list[Stage], Field(min_length=2, max_length=MAX_STAGES)]
+    """The share of all DPUs that have the change after each stage, as a number or percentage; KEY=VALUE adds the DPUs
+    of all zones with this label. The last stage is 100%."""
+    bake_time_seconds: Annotated[int, Field(ge=0, le=MAX_BAKE_S)] = 0
+    """The least duration of each stage."""
+    failure_budget: Annotated[str, Field(max_length=9, pattern=rf"^({SIZE})$")] = "0"
+    """How many DPUs may fail before the change is held, as a number or percentage: they refuse the table, go back to an
+    older one, or do not report it in time."""
 
 
 class RulePolicySpec(Model):
@@ -64,6 +93,8 @@ class RulePolicySpec(Model):
     """Labels of nodes, all of which must match; empty matches every node."""
     zones: Labels = {}
     """Labels of zones, all of which must match; empty matches every zone."""
+    staging: Staging | None = None
+    """How a change of the policy reaches the DPUs. Without it all DPUs get the change at once."""
 
 
 class RulePolicyStatus(Model):

@@ -78,6 +78,11 @@ async def test_a_rack_without_a_zone_gets_none_later(cluster: Cluster) -> None:
         (RULE_POLICY, {"action": "allow", "protocol": "tcp", "ports": [{"first": 81, "last": 80}]}),
         (RULE_POLICY, {"action": "allow", "protocol": "tcp", "ports": [{"first": 1, "last": 65_536}]}),
         (RULE_POLICY, {"action": "allow", "priority": 1_000_001}),
+        (RULE_POLICY, {"action": "allow", "staging": {"stages": ["100%"]}}),
+        (RULE_POLICY, {"action": "allow", "staging": {"stages": ["1", "10%"]}}),
+        (RULE_POLICY, {"action": "allow", "staging": {"stages": ["100%", "100%"]}}),
+        (RULE_POLICY, {"action": "allow", "staging": {"stages": ["x", "100%"]}}),
+        (RULE_POLICY, {"action": "allow", "staging": {"stages": ["1", "100%"], "failureBudget": "some"}}),
         (RULE_POLICY, {"action": "allow", "sources": {str(number): "x" for number in range(129)}}),
     ],
 )

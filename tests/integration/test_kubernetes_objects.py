@@ -16,7 +16,7 @@ from deploy.settings.settings import load_settings
 from drivers.kubernetes.client import connect
 from eventstore.ids import envelope, uuid7
 from eventstore.log import FLEET_0, ZONES
-from schemas.events import Envelope, Event, HoldApproved, PolicySet
+from schemas.events import Envelope, Event, HoldApproved, PolicySet, StagesRequested
 from schemas.resources.dpu_rack import DPU_RACK
 from schemas.resources.hold import HOLD
 from schemas.resources.rule_policy import RULE_POLICY
@@ -133,6 +133,24 @@ async def test_policies_and_racks_become_commands_of_the_users_who_wrote_them(tm
         await kubectl("annotate", "rulepolicy", "q", "dpuplane.io/restate=1", f"--as={ACCOUNT}")
         assert f"kubernetes/east/{ACCOUNT}" in await people.accepted(RULE_POLICY, "q", "True", "Accepted")
         assert policies(plane) == {"p": "drop", "q": "drop"}
+
+
+async def test_a_policy_with_stages_says_how_far_it_is_until_all_dpus_have_it(tmp_path: Path, people: People) -> None:
+    await people.prepare()
+    kubectl = people.cluster.kubectl
+    async with edge(tmp_path / "plane", people) as plane:
+        staging = {"stages": ["1", "row=7", "100%"], "bakeTimeSeconds": 3_600, "failureBudget": "5%"}
+        await people.apply("ann", RULE_POLICY, "p", {**DROP, "staging": staging})
+        assert "operator/ann" in await people.accepted(RULE_POLICY, "p", "True", "Accepted")
+        await people.until(RULE_POLICY, "p", lambda status: "stage 1 of 3" in str(condition(status, "Ready")))
+        staged = plane.states.fleet.staged
+        assert staged is not None and policies(plane) == {}
+        assert (staged.requested_by, staged.plan.stages) == ("operator/ann", ("1", "row=7", "100%"))
+        assert (await submit(plane, StagesRequested(command("operator/dan"), "p", "undo"))).code == "done"
+        await people.until(RULE_POLICY, "p", lambda status: "NotApplied" in str(condition(status, "Ready")))
+        await people.apply("ann", RULE_POLICY, "p", {**DROP, "staging": {"stages": ["1", "100%"]}})
+        assert "condition met" in await kubectl("wait", "--for=condition=Ready", "rulepolicy/p", "--timeout=60s")
+        assert policies(plane) == {"p": "drop"}
 
 
 async def test_two_people_other_than_the_author_approve_a_held_edit(tmp_path: Path, people: People) -> None:

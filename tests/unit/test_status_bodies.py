@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from projections.fleet.staging import rows
 from projections.kubernetes.hold_status import hold_status, open_numbers
 from projections.kubernetes.object_names import hold_name, hold_number, object_name
 from projections.kubernetes.policy_status import policy_status
@@ -23,8 +25,18 @@ from projections.kubernetes.status_body import (
     transition_ms,
 )
 from projections.rules.policies import DEFAULT
+from projections.sizes import MAX_BAKE_MS, read_size
 from schemas.resources.hold import HoldStatus
-from schemas.resources.rule_policy import PortRange, RulePolicySpec, RulePolicyStatus
+from schemas.resources.rule_policy import (
+    ALL,
+    MAX_BAKE_S,
+    MAX_STAGES,
+    SIZE,
+    PortRange,
+    RulePolicySpec,
+    RulePolicyStatus,
+    Staging,
+)
 from tests.support.fleet import Fleet, Item
 
 EARLY_MS, LATER_MS = 1_700_000_000_000, 1_700_000_060_000
@@ -147,6 +159,32 @@ def test_a_held_policy_names_its_hold() -> None:
     written = policy(fleet, "p", RulePolicySpec(action="drop", priority=1))
     (number,) = open_numbers(fleet.state)
     assert (written["hold"], ready(written)) == (number, ("False", "Held"))
+
+
+def test_a_staged_policy_is_not_ready_and_says_how_far_it_is() -> None:
+    fleet = Fleet()
+    fleet.describe("z0", {})
+    spec = RulePolicySpec(action="drop", priority=5, staging=Staging(stages=["1", "10%", "100%"]))
+    fleet.stage("p")
+    assert ready(policy(fleet, "p", spec)) == ("False", "Staging")
+    assert policy(fleet, "p", spec)["conditions"][0]["message"] == "the change is at stage 0 of 3"
+    assert ready(policy(fleet, "q", spec)) == ("False", "NotApplied")
+    fleet.request_stages("pause", "p", "dan")
+    assert policy(fleet, "p", spec)["conditions"][0]["message"] == "the change is at stage 0 of 3, paused by dan"
+    fleet.request_stages("resume", "p")
+    fleet.name_dpus(1, "z0/d0")
+    assert fleet.observe(0, named=1).code == "done"
+    fleet.request_stages("undo", "p", "dan")
+    written = policy(fleet, "p", spec)
+    assert ready(written) == ("False", "Undoing") and "by request of dan" in written["conditions"][0]["message"]
+    fleet.observe(1)
+    assert ready(policy(fleet, "p", spec)) == ("False", "NotApplied")
+
+
+def test_the_stages_of_an_object_have_the_limits_of_the_plane() -> None:
+    assert (MAX_BAKE_S * 1_000, MAX_STAGES, ALL) == (MAX_BAKE_MS, rows.MAX_STAGES, rows.ALL)
+    for size in ("0", "999999999", "0%", "100%", "101%", "1000000000", "", "-1", "1.5", "5%%"):
+        assert (re.fullmatch(SIZE, size) is not None) == (read_size(size) is not None)
 
 
 # -- holds

@@ -37,11 +37,29 @@ def fault_of_stages(stages: Sequence[str], bake_ms: int, failure_budget: str) ->
 
 def fault_of_staged(event: PolicyStaged) -> str | None:
     """Why a staged change of a policy is invalid, in one sentence; None if it is valid."""
-    fault = check_zone("name", event.name) if event.is_deleted else fault_of_policy(policy_set(event))
+    fault = check_zone("name", event.name) if event.is_deleted else fault_of_policy(set_at_once(event))
     return fault or fault_of_stages(event.stages, event.bake_ms, event.failure_budget)
 
 
-def policy_set(event: PolicyStaged) -> PolicySet:
+def in_stages(event: PolicySet, plan: StagePlan, *, is_deleted: bool) -> PolicyStaged:
+    """The event that sets, or deletes, the policy in stages."""
+    return PolicyStaged(
+        envelope=event.envelope,
+        name=event.name,
+        is_deleted=is_deleted,
+        priority=event.priority,
+        action=event.action,
+        protocol=event.protocol,
+        ports=event.ports,
+        sources=event.sources,
+        zones=event.zones,
+        stages=[*plan.stages],
+        bake_ms=plan.bake_ms,
+        failure_budget=plan.failure_budget,
+    )
+
+
+def set_at_once(event: PolicyStaged) -> PolicySet:
     """The event that would set the policy at once."""
     ports, sources, zones = event.ports, event.sources, event.zones
     return PolicySet(event.envelope, event.name, event.priority, event.action, event.protocol, ports, sources, zones)
