@@ -9,6 +9,7 @@ from projections.resources.conditions.world import World
 from projections.resources.kinds import BFB, DPU, DPU_DEVICE, DPU_FLAVOR, DPU_NODE, DPU_NODE_MAINTENANCE, DPU_SET
 from projections.resources.observation import Observation
 from projections.resources.state import Resource
+from projections.zones.dpus.phases import ERROR, PHASES, READY
 from schemas.resources.dpf.names import EXTERNAL_REBOOT_REQUIRED, WAIT_FOR_NODE_EFFECT
 from tests.support.derivations import Derived, device, key, row
 
@@ -69,3 +70,17 @@ def test_a_host_that_an_operator_must_reboot_is_to_blame_for_its_dpu() -> None:
     text = f"DPUNode dpf/h1 must be rebooted, and then loses annotation {EXTERNAL_REBOOT_REQUIRED}"
     assert conditions_of(NAME, made)[0].message == text
     assert conditions_of(NAME, world(derived(), "Rebooting"))[0].message == "DPU dpf/h1-d1 is in phase Rebooting"
+
+
+def test_a_host_is_as_unready_in_each_phase_of_its_dpu() -> None:
+    """A write of the DPUNode in each phase of each DPU would double the writes of an installation."""
+    node, made = key(DPU_NODE, "h1"), derived()
+    under_way = [phase for phase in PHASES if phase not in (READY, ERROR)]
+    found = {conditions_of(node, world(made, phase, f"in {phase}")) for phase in under_way}
+    assert [conditions[0].message for conditions in found] == ["DPU dpf/h1-d1 is not ready yet"]
+    for phase in under_way:
+        (cause,) = blocked_by(node, world(made, phase))
+        assert cause.message == f"DPU dpf/h1-d1 is in phase {phase}", "the DPU itself tells its phase"
+    failed = conditions_of(node, world(made, ERROR, "no answer"))[0]
+    assert failed.message == "DPU dpf/h1-d1 is in phase Error: no answer"
+    assert conditions_of(node, world(made, READY))[0].holds

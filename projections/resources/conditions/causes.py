@@ -46,6 +46,7 @@ def blocked_by(key: str, world: World) -> list[Cause]:
     while pending and len(causes) < CAUSES_MAX:
         above, blamed, message = pending.pop()
         deeper = [] if blamed in seen else _blames(blamed, world)
+        message = next((each.message for each in deeper if each.key == blamed), message)  # its own tells more
         path = (*above, blamed)
         further = [(path, each.key, each.message) for each in deeper if each.key not in path]
         causes.append(Cause(len(above), blamed, message, is_root=blamed == above[-1] or not further))

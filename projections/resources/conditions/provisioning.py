@@ -30,7 +30,7 @@ from projections.resources.rollouts.allocating import selector_of, waits_for
 from projections.resources.specs import JSON, DPUTemplateSpec
 from projections.resources.state import ObjectId, object_id
 from projections.resources.wanted import Wanted
-from projections.zones.dpus.phases import SERVICE_READINESS
+from projections.zones.dpus.phases import ERROR, SERVICE_READINESS
 from schemas.resources.dpf.names import DPU_NODE_NAME
 
 _NOT_DOWNLOADED = "has not been downloaded yet"
@@ -135,7 +135,7 @@ def of_dpu(key: str, world: World) -> tuple[Condition, ...]:
     told = handover(world.state, world.derivation, key)
     if isinstance(told, Blame) and seen is None and not causes:
         return (condition(READY, [told], "Error"), *found)
-    has_failed = seen is not None and seen.phase == "Error"
+    has_failed = seen is not None and seen.phase == ERROR
     causes = causes or [*on_host(key, wanted.spec, world)]
     if seen is None:
         causes = causes or [blame for each in found for blame in each.blames if not blame.is_unknown]
@@ -155,8 +155,14 @@ def _cluster_condition(key: str, wanted: Wanted, world: World) -> Iterator[Condi
 
 
 def _unready_dpus(device: str, world: World) -> Iterator[Blame]:
+    """The blames on the DPUs of a device that are not ready. They name no phase, except that of a failure: with it,
+    each step of a DPU would be a write of its DPUNode, too."""
     for key in world.derivation.dpus.of_owner(device):
-        yield from _some(world.unready(key, NOT_PROVISIONED))
+        blame, seen = world.unready(key, NOT_PROVISIONED), world.observed.get(key)
+        is_under_way = seen is not None and seen.phase != ERROR and world.missing(key) is None
+        if blame is not None and is_under_way:
+            blame = Blame(key, f"{short_name(key)} is not ready yet")
+        yield from _some(blame)
 
 
 def _faults_of_set(key: str, world: World) -> Iterator[Blame]:
