@@ -39,11 +39,15 @@ class HostConnections:
     def store(self, replica: Replica, now_ms: Callable[[], int], rng: random.Random) -> Callable[[str], ObjectStore]:
         """The stores of objects by source."""
         local = LoggedObjects(replica, LOCAL, now_ms=now_ms, rng=rng)
+        known: dict[str, KubernetesObjects] = {}
 
         def of(source: str) -> ObjectStore:
             if source == LOCAL:
                 return local
-            return KubernetesObjects(self._connected(source))
+            api, found = self._connected(source), known.get(source)
+            if found is None or found.api is not api:
+                found = known[source] = KubernetesObjects(api)
+            return found
 
         return of
 

@@ -30,6 +30,9 @@ REQUEST_S = 30.0
 MAX_LINE_BYTES = 4 << 20
 """Maximum length of a line of a watch. aiohttp accepts twice its read buffer, and kubernetes_asyncio sets this buffer
 to 2 MiB. Objects in etcd have at most 1.5 MB."""
+CONNECTIONS_MAX = 4_096
+"""Maximum number of connections to an API server. Each watch has one for itself, and each step of a DPU may watch
+something: at the library's limit of 100, all requests would wait for watches that nothing ends."""
 RELOAD_S = 30.0
 """Minimum time between two reloads of the credentials after 401 responses."""
 UNAUTHORIZED = 401
@@ -107,6 +110,7 @@ async def _connected(load: Load, name: str, source: str) -> AsyncIterator[Kubern
     try:
         async with asyncio.timeout(PROGRAM_S):
             await load(configuration)
+        configuration.connection_pool_maxsize = CONNECTIONS_MAX
         opened = client.ApiClient(configuration)  # reads the files of certificates
         made = HttpApi(opened, partial(load, configuration), source)
     except (KubeconfigInvalid, ApiError):

@@ -6,7 +6,7 @@ import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -293,3 +293,24 @@ async def test_a_kubeconfig_that_cannot_be_used_is_refused(tmp_path: Path, conte
     with pytest.raises(KubeconfigInvalid, match=r"absent.*No such file"):
         async with connect(str(tmp_path / "absent")):
             pass
+
+
+async def test_requests_do_not_wait_for_hundreds_of_watches(tmp_path: Path) -> None:
+    """Each watch has a connection for itself, and each host that waits for something may have a watch."""
+    opened = 0
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        nonlocal opened
+        if "watch" not in request.query:
+            return web.json_response({"opened": opened})
+        opened += 1
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(line())
+        await asyncio.get_running_loop().create_future()
+        return response
+
+    async with served(handle, tmp_path) as api, AsyncExitStack() as stack:
+        for _ in range(300):
+            await stack.enter_async_context(api.watch(PATH, {"watch": "true"}, idle_s=600.0))
+        assert json.loads(await api.get(PATH)) == {"opened": 300}

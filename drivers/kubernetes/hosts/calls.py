@@ -17,8 +17,10 @@ JSON = dict[str, Any]
 PAGE = 500
 IDLE_S = 60.0
 _SERVER_ERROR = 500
-_FOREVER = "300"
+WATCH_S = "300"
 """Seconds after which the API server ends a watch."""
+PAUSE_S = 1.0
+"""Pause before a watch that failed is opened again."""
 
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"
@@ -96,13 +98,13 @@ async def remove(api: KubernetesApi, path: str, uid: str) -> None:
 
 async def until_event(api: KubernetesApi, path: str, fields: str, version: str) -> None:
     """Return when an object that these fields select has changed after a version of the list."""
-    query = {"watch": "true", "fieldSelector": fields, "resourceVersion": version, "timeoutSeconds": _FOREVER}
+    query = {"watch": "true", "fieldSelector": fields, "resourceVersion": version, "timeoutSeconds": WATCH_S}
     while True:
         with suppress(_WatchEnded):
             async for _ in _events(api, path, query):
                 return
             return
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(PAUSE_S)
 
 
 def named(name: str) -> str:

@@ -10,7 +10,8 @@ from typing import Any
 
 from drivers.backends.bmc import NeedsOperator
 from drivers.hosts.objects import StoredObject
-from drivers.kubernetes.hosts.calls import NODES, create, merge, named, read, read_list, remove, replace, until_event
+from drivers.kubernetes.hosts.calls import NODES, create, merge, named, read, remove, replace
+from drivers.kubernetes.hosts.shared_watch import SharedWatch
 from projections.kubernetes.object_names import OWN_LABELS
 from projections.resources.kinds import NODE
 from projections.resources.state import ObjectId
@@ -23,49 +24,49 @@ FINALIZER = f"{PROVISIONING}/dpunodemaintenance-protection"
 
 
 class KubernetesObjects:
-    """The objects of one source cluster."""
+    """The objects of one source cluster, whose API server is `api`."""
 
     def __init__(self, api: KubernetesApi) -> None:
-        self._api = api
+        self.api = api
+        self._watches: dict[str, SharedWatch] = {}
+        """The watches by the path of their collection. There are few: a namespace of DPF has all its objects."""
 
     async def get(self, at: ObjectId) -> StoredObject | None:
-        found = await read(self._api, _path(at))
+        found = await read(self.api, _path(at))
         return None if found is None else _stored(at, found)
 
     async def put(self, wanted: StoredObject) -> None:
         if wanted.version:
             await self._replace(wanted)
         else:
-            await create(self._api, _collection(wanted.at.kind, wanted.at.namespace), _new(wanted))
+            await create(self.api, _collection(wanted.at.kind, wanted.at.namespace), _new(wanted))
 
     async def delete(self, known: StoredObject) -> None:
-        found = await read(self._api, _path(known.at))
+        found = await read(self.api, _path(known.at))
         if found is None or found["metadata"]["uid"] != known.uid:
             return
         finalizers = found["metadata"].get("finalizers") or []
         if FINALIZER in finalizers:
             found["metadata"]["finalizers"] = [each for each in finalizers if each != FINALIZER]
-            if not await replace(self._api, _path(known.at), found):
+            if not await replace(self.api, _path(known.at), found):
                 return
-        await remove(self._api, _path(known.at), known.uid)
+        await remove(self.api, _path(known.at), known.uid)
 
     async def changed(self, at: ObjectId, version: str) -> None:
-        path, fields = _collection(at.kind, at.namespace), f"metadata.name={at.name}"
-        found, listed = await read_list(self._api, path, {"fieldSelector": fields})
-        versions = [each["metadata"]["resourceVersion"] for each in found]
-        if versions == ([version] if version else []):
-            await until_event(self._api, path, fields, listed)
+        path = _collection(at.kind, at.namespace)
+        watch = self._watches.setdefault(path, SharedWatch(self.api, path))
+        await watch.changed(at.name, version)
 
     async def _replace(self, wanted: StoredObject) -> None:
-        found = await read(self._api, _path(wanted.at))
+        found = await read(self.api, _path(wanted.at))
         if found is None or found["metadata"]["resourceVersion"] != wanted.version:
             return
         if wanted.at.kind == NODE:  # others own the rest of a Node, and the plane has no right to replace it
-            await merge(self._api, _path(wanted.at), _annotations_patch(found, wanted))
+            await merge(self.api, _path(wanted.at), _annotations_patch(found, wanted))
             return
         found["metadata"] |= {"labels": wanted.labels, "annotations": wanted.annotations}
         found["spec"] = wanted.spec
-        await replace(self._api, _path(wanted.at), found)
+        await replace(self.api, _path(wanted.at), found)
 
 
 def _new(wanted: StoredObject) -> dict[str, Any]:
