@@ -368,7 +368,10 @@ async def test_a_chain_goes_from_its_objects_over_a_relay_to_the_bridge(switch: 
         assert switch.outputs(bridge, f"in_port={number(switch, 'p0')},arp") == {"p1"}
         await fleet.apply(kinds.DPU_SERVICE_INTERFACE, {"app": service_object("app")})
         await fleet.apply(kinds.DPU_SERVICE_CHAIN, {"web": chain_object("app", "p0")})
-        await on.until(lambda: "no port of dpf/app exists yet" in observed(fleet).get("message", ""), timeout_s=60)
+        await on.until(
+            lambda: "dpf/app has no port yet, waits for a pod of service" in observed(fleet).get("message", ""),
+            timeout_s=60,
+        )
         add_port(switch, bridge, "veth0", dpf_id="dpf/app-abcde/eth1")
         await on.until(lambda: observed(fleet).get("ready") is True, timeout_s=60)
         assert switch.outputs(bridge, f"in_port={number(switch, 'p0')},arp") == {"veth0"}

@@ -9,6 +9,9 @@ import pytest
 
 from eventstore.log import RESOURCES, Partition
 from projections.resources import kinds
+from projections.resources.network_documents.document import Document, Interface, NetworkDocument, encoded
+from projections.resources.network_documents.needs import Standing
+from projections.resources.network_documents.progress import lacks_by_part
 from projections.zones.rows import DpuNetwork
 from schemas.events import NetworksReported, NetworksWanted, ResourcesObserved
 from tests.support.memory_plane import Plane, plane
@@ -92,7 +95,9 @@ async def test_a_chain_is_ready_once_every_dpu_has_applied_its_document() -> Non
         await report(on, "h1")
         await on.until(lambda: observed(fleet).get("applied") == 1)
         await report(on, "h2", unresolved=["dpf/p1"])
-        await on.until(lambda: observed(fleet)["message"].endswith("(h2-dh2: no port of dpf/p1 exists yet)"))
+        await on.until(
+            lambda: observed(fleet)["message"].endswith("(h2-dh2: dpf/p1 has no port yet, waits for the device p1)")
+        )
         await on.until(lambda: bool(observed(fleet, "p0", kinds.DPU_SERVICE_INTERFACE)["ready"]))
         assert not observed(fleet, "p1", kinds.DPU_SERVICE_INTERFACE)["ready"]
         await report(on, "h2", refusals=["the device failed"], applied=[0])
@@ -155,3 +160,16 @@ def _observations(on: Plane) -> int:
 async def _idle(on: Plane) -> None:
     with pytest.raises(TimeoutError):
         await on.until(lambda: False, timeout_s=30)
+
+
+def test_an_object_names_what_its_first_interface_without_a_port_waits_for() -> None:
+    pods = Interface("dpf/app", "service", settings={"serviceID": "web", "interfaceName": "eth1"})
+    made = encoded(
+        Document(interfaces=(Interface("dpf/p0", "physical", "p0"), pods)), {"chain": frozenset({"dpf/app"})}
+    )
+    known = DpuNetwork(made.digest, 1, 1, ("dpf/app",))
+    waits = "a pod of service web with the interface eth1"
+    assert lacks_by_part(Standing(made, "z1", known)) == {"chain": f"dpf/app has no port yet, waits for {waits}"}
+    too_large = NetworkDocument("", made.digest, {"chain": frozenset({"dpf/app", "dpf/p0"})})
+    known = DpuNetwork(made.digest, 1, 1, ("dpf/p0", "dpf/app"))
+    assert lacks_by_part(Standing(too_large, "z1", known)) == {"chain": "dpf/p0 has no port yet, and 1 more have none"}

@@ -156,7 +156,9 @@ async def test_ports_that_come_late_hold_up_nothing_else() -> None:
         hosts["h1"].device.faults = NetworkFaults(ports_s=30)
         await fleet.apply(kinds.DPU_SERVICE_INTERFACE, {"app": service("app")})
         await fleet.apply(kinds.DPU_SERVICE_CHAIN, {"app": chain("app", "p0")})
-        await on.until(lambda: "no port of dpf/app exists yet" in observed(fleet, "app").get("message", ""))
+        await on.until(
+            lambda: "dpf/app has no port yet, waits for a pod of service" in observed(fleet, "app").get("message", "")
+        )
         await on.until(lambda: observed(fleet, "web").get("ready") is True)
         assert network(on, "h1") is not None and '"dpf/app"' in hosts["h1"].content()
         await on.until(lambda: observed(fleet, "app").get("ready") is True)

@@ -19,7 +19,6 @@ from commands.kubernetes.object_edge import CHECK_S, ObjectEdge
 from commands.kubernetes.users import UserNames, parse_users
 from eventstore.errors import LogUnavailable
 from eventstore.log import FLEET_0
-from projections.fleet.staging.rows import StagePlan
 from projections.kubernetes.object_events import ObjectEvent, Regarding
 from projections.kubernetes.statements import Statement, StatementTable, acceptance
 from projections.rules.policies import DEFAULT
@@ -29,8 +28,6 @@ from schemas.events import (
     HoldRejected,
     PolicyDeleted,
     PolicySet,
-    PolicyStaged,
-    StagesRequested,
     ZoneUpdated,
 )
 from schemas.kubernetes.api import NOT_FOUND, ApiError
@@ -46,7 +43,6 @@ from tests.support.memory_plane import Plane, plane
 
 USERS = "ann=ann,robert=bob,*@example.org=*"
 DROP = {"action": "drop", "priority": 1, "sources": {"tier": "old"}}
-STAGING = {"stages": ["1", "row=7", "100%"], "bakeTimeSeconds": 60, "failureBudget": "5%"}
 ADMISSION: tuple[dict[str, Any], ...] = (author_policy(), author_binding(), hold_policy(), hold_binding())
 
 
@@ -204,42 +200,6 @@ async def test_a_policy_is_deleted_by_its_state_and_never_by_the_absence_of_its_
         await asyncio.sleep(2)
         assert objects.count(PolicyDeleted) == 1, "neither is there"
         assert objects.said(RULE_POLICY, DEFAULT)[0] == "Accepted"
-
-
-async def test_a_policy_with_stages_is_staged_once_and_stays_undone() -> None:
-    async with plane() as made:
-        await made.start("r1", "api")
-        objects = Objects(made)
-        objects.put(RULE_POLICY, "p", {**DROP, "staging": STAGING})
-        await made.until(lambda: made.fleet().staged is not None, timeout_s=2)
-        staged = made.fleet().staged
-        assert staged is not None and objects.policies == {}
-        assert (staged.policy, staged.requested_by) == ("p", "operator/ann")
-        assert staged.plan == StagePlan(("1", "row=7", "100%"), 60_000, "5%")
-        await made.until(lambda: objects.said(RULE_POLICY, "p")[0] == "Accepted", timeout_s=2)
-        objects.put(RULE_POLICY, "p", {**DROP, "staging": STAGING}, restate="1")
-        await made.until(lambda: "has this spec already" in objects.said(RULE_POLICY, "p")[1], timeout_s=2)
-        undo = StagesRequested(made.command("p", "dan"), "p", "undo")
-        await made.replicas["r1"].submit(FLEET_0, b"", undo, timeout_s=5)
-        objects.complete()
-        await asyncio.sleep(3 * CHECK_S)
-        assert objects.count(PolicyStaged) == 1 and objects.policies == {}
-
-
-async def test_a_change_of_a_policy_waits_for_the_end_of_a_staged_one() -> None:
-    async with plane() as made:
-        await made.start("r1", "api")
-        objects = Objects(made)
-        objects.put(RULE_POLICY, "p", {**DROP, "staging": STAGING})
-        await made.until(lambda: made.fleet().staged is not None, timeout_s=2)
-        objects.put(RULE_POLICY, "p", {**DROP, "priority": 9})
-        objects.put(RULE_POLICY, "q", {**DROP, "staging": STAGING, "state": "Absent"})
-        await made.until(lambda: objects.said(RULE_POLICY, "p")[0] == "Waiting", timeout_s=2)
-        assert "a change of policy 'p' is staged" in objects.said(RULE_POLICY, "p")[1]
-        await made.until(lambda: objects.said(RULE_POLICY, "q")[0] == "Accepted", timeout_s=2)
-        undo = StagesRequested(made.command("p", "dan"), "p", "undo")
-        await made.replicas["r1"].submit(FLEET_0, b"", undo, timeout_s=5)
-        await made.until(lambda: objects.policies == {"p": 9}, timeout_s=3 * CHECK_S)
 
 
 async def test_a_rack_states_the_fields_that_it_has() -> None:

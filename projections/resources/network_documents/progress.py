@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from projections.resources.network_documents.document import Document, awaited
 from projections.resources.network_documents.needs import Standing
 from projections.resources.state import object_id
 
@@ -87,15 +88,17 @@ def lacks_by_part(standing: Standing) -> dict[str, str]:
     for part, interfaces in document.parts.items():
         ports = [name for name in waiting if name in interfaces]
         faults = document.faults.get(part, ())
-        found[part] = faults[0] if faults else general or _waits(ports)
+        found[part] = faults[0] if faults else general or _waits(ports, document.text)
     return found
 
 
-def _waits(ports: list[str]) -> str:
-    if not ports:
+def _waits(without_port: list[str], text: str) -> str:
+    if not without_port:
         return ""
-    more = f" and {len(ports) - 1} more" if len(ports) > 1 else ""
-    return f"no port of {ports[0]}{more} exists yet"
+    first, more = without_port[0], len(without_port) - 1
+    interfaces = msgspec.json.decode(text, type=Document).interfaces if text else ()  # too large: the DPU keeps another
+    waits = next((f", waits for {awaited(each)}" for each in interfaces if each.name == first), "")
+    return f"{first} has no port yet{waits}" + (f", and {more} more have none" if more else "")
 
 
 def _message(entry: _Part) -> str:
