@@ -222,7 +222,7 @@ def test_a_deployment_leads_down_to_the_object_that_is_to_blame() -> None:
     lines = chain(key(DPU_DEPLOYMENT, "dep"), seen)
     assert lines[:2] == [
         "DPUSet dpf/dep-all waits for BFB dpf/image and 1 more",
-        "  BFB dpf/image has not been downloaded yet (a provisioner with a folder of images, --images-dir, reports it) *",
+        "  BFB dpf/image has not been downloaded yet (a provisioner with --images-dir reports it) *",
     ]
     services = one(conditions_of(key(DPU_DEPLOYMENT, "dep"), world(deployed())), "DPUServicesReady").message
     assert " is not ready: no DPUCluster exists that DPUService dpf/" in services

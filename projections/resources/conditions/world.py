@@ -64,8 +64,8 @@ class World(NamedTuple):
 
 
 _OBSERVERS = {
-    kinds.BFB: "a provisioner with a folder of images, --images-dir,",
-    kinds.BLUEFIELD_SOFTWARE: "a provisioner with a folder of images, --images-dir,",
+    kinds.BFB: "a provisioner with --images-dir",
+    kinds.BLUEFIELD_SOFTWARE: "a provisioner with --images-dir",
     kinds.DPU_CLUSTER: "the manager of the cluster",
     kinds.DPU: "the DPU's zone",
     kinds.DPU_SERVICE: "Argo CD",
