@@ -5,6 +5,8 @@ an object has at most one pending write, the newest state wins, and a write that
 
 - Conflict (409), absence (404) or a refusal (422): the object is read again, and the request planned again.
 - No answer, or an error of the server (5xx): the write may have taken effect, so the object is read before the next.
+- With `catch_up`, a request is planned from folds that have all that was in the log when the object was last seen. A
+  replica that was stopped for a while therefore takes back nothing that another one wrote.
 - Too many requests (429), or no server: all requests wait for a backoff with jitter, or longer if the server asks.
 - Each object has a budget of attempts. After the last one, the object waits for its next change or for a slow retry. If
   the server was the cause, the object waits no longer than until the server has recovered (`paused.py`).
@@ -18,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
@@ -45,6 +48,11 @@ RECOVERY_S = 10.0
 URGENT_S = 3_600.0
 """Head start of an urgent object in the queue. At the request limit, other objects may wait this long behind urgent
 ones."""
+BEHIND_S = 0.5
+"""Wait, with jitter, after the folds could not catch up with the log."""
+CONFIRMED_S = 5.0
+"""Maximum time between the question for the end of the log and the write that relies on it. It is exceeded by a process
+that was stopped in between."""
 CONCURRENT = 4
 """Maximum concurrent requests; each request occupies a seat of the server's priority level."""
 POSITION_REFUSED = "logPosition must not go back"
@@ -79,6 +87,11 @@ class Wait(NamedTuple):
 
 
 Plan: TypeAlias = Request | Wait | None
+
+
+CatchUp: TypeAlias = Callable[[], Awaitable[bool]]
+"""Returns True once the folds have every record that was in the log at the time of the call, and everything that
+follows is derived. Returns False if that takes too long."""
 
 
 class Target(Protocol):
@@ -132,14 +145,24 @@ Key: TypeAlias = tuple[Target, str]
 
 
 class Writer:
-    """Serves marked objects while `run` runs. The queue has at most one entry per object."""
+    """Serves marked objects while `run` runs. The queue has at most one entry per object. Targets whose objects show no
+    position of the log need `catch_up`."""
 
-    def __init__(self, api: KubernetesApi, budget: RequestBudget, *, rng: Random, source: str = "") -> None:
+    def __init__(
+        self,
+        api: KubernetesApi,
+        budget: RequestBudget,
+        *,
+        rng: Random,
+        source: str = "",
+        catch_up: CatchUp | None = None,
+    ) -> None:
         self.counts = WriteCounts()
         self.source = source
         self._api = api
         self._rng = rng
         self._budget = budget
+        self._catch_up = catch_up
         self._due_s: dict[Key, float] = {}
         self._order: list[tuple[float, int, Key]] = []
         self._pushed = 0
@@ -252,7 +275,7 @@ class Writer:
             plan = target.plan(name)
         if isinstance(plan, Request):
             await self._budget.take()
-            plan = target.plan(name)
+            plan = await self._confirmed(target, name)
         match plan:
             case None:
                 self._succeeded(key)
@@ -261,6 +284,18 @@ class Writer:
             case Request():
                 await self._write(key, plan)
                 self._put(key, 0.0)
+
+    async def _confirmed(self, target: Target, name: str) -> Plan:
+        """The next write of an object by folds that are not older than its last write by any replica: whoever wrote it
+        had read no more of the log than there was when we saw the result. The request names this version of the object,
+        so the server refuses it after a later write."""
+        if self._catch_up is None:
+            return target.plan(name)
+        seen, until_s = target.version(name), _now_s() + CONFIRMED_S
+        if not await self._catch_up():
+            return Wait(BEHIND_S * self._rng.uniform(0.5, 1.0))
+        is_confirmed = target.version(name) == seen and _now_s() < until_s
+        return target.plan(name) if is_confirmed else Wait(0.0)
 
     async def _write(self, key: Key, request: Request) -> None:
         target, name = key

@@ -6,7 +6,7 @@ import asyncio
 import os
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from drivers.kubernetes.client import connect
+from projections.kubernetes.resources.api_kinds import API_KINDS
 from projections.kubernetes.resources.manifests import OWNER
 from projections.resources import kinds
 from schemas.resources.crds import definition
@@ -22,8 +23,9 @@ from schemas.resources.dpf import KINDS, dpu, dpu_set, images
 from tests.support.kubernetes.cluster import ControlPlane
 from tests.support.kubernetes.fixtures import DPF_CRDS
 from tests.support.kubernetes.requests import create_namespace, get, install
-from tests.support.kubernetes.resource_clusters import ResourceClusters
+from tests.support.kubernetes.resource_clusters import SOURCE, ResourceClusters
 from tests.support.kubernetes.two_clusters import control_planes
+from tests.support.kubernetes.watched import Watched
 from tests.support.memory_plane import plane
 
 IMAGE = {"url": "https://images.example.org/jammy.bfb"}
@@ -295,6 +297,36 @@ async def test_of_two_replicas_only_the_first_writes_an_object(clusters: Resourc
     unlabelled = {"metadata": {"labels": {"app.kubernetes.io/managed-by": None}}}
     await clusters.edit(kinds.SERVICE_CHAIN_SET, "edge", unlabelled, in_dpu_cluster=True)
     await clusters.until(lambda: counts["r2"].writes > 0, "the other one restores the label")
+
+
+async def test_a_replica_that_reads_the_log_late_takes_nothing_back(clusters: ResourceClusters) -> None:
+    """Its watches show at once what another replica has written for records that it has not read."""
+    await with_dpus(clusters)
+    late = await clusters.start("late", lag_s=1.0)
+    clusters.plane.first.insert(0, clusters.plane.first.pop())  # the late one is the first to write
+    await clusters.until(lambda: late.clusters and late.clusters[SOURCE].is_current, "it has listed all objects")
+    phases: list[str] = []
+    deleted: list[str] = []
+
+    def see(items: Mapping[str, Any]) -> None:
+        for item in items.values():
+            deleted.extend([item["metadata"]["name"]] if "deletionTimestamp" in item["metadata"] else [])
+        phase = items["h1-d-h1"].get("status", {}).get("phase", "")
+        phases.extend([phase] if phases[-1:] != [phase] else [])
+
+    path = API_KINDS[kinds.DPU].path(clusters.namespace)
+    watching = asyncio.create_task(Watched(clusters.api, path, see).run())
+    expected = ["Initializing", "Pending", "Node Effect", "OS Installing", "Rebooting"]
+    for phase in expected[1:]:
+        await clusters.observe(kinds.DPU, "h1-d-h1", {"ready": False, "phase": phase})
+        await clusters.until(partial(phases.__contains__, phase), phase)
+    await clusters.create(kinds.DPU_DEVICE, "d-h3", {"serialNumber": "mt-h3"})
+    await clusters.create(kinds.DPU_NODE, "h3", {"dpus": [{"name": "d-h3"}]}, labels={"rack": "r1"})
+    await clusters.until(lambda: _has(clusters, kinds.DPU, "h1-d-h1", "h2-d-h2", "h3-d-h3"), "a third DPU")
+    await clusters.until_quiet(3.0)
+    watching.cancel()
+    assert phases == expected, "no status went back"
+    assert not deleted, "no DPU was deleted that only the other one knew"
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from typing import Protocol, TypeAlias
 from drivers.kubernetes.request_budget import RequestBudget
 from drivers.kubernetes.resources.schema_reader import SchemaReader
 from drivers.kubernetes.resources.target import ResourceTarget
-from drivers.kubernetes.writer import Writer
+from drivers.kubernetes.writer import CatchUp, Writer
 from eventstore.backoff import backoff_ceiling
 from eventstore.replicas.beacons import Ranks
 from projections.kubernetes.object_cache import ObjectCache
@@ -54,11 +54,12 @@ OpenWatch: TypeAlias = Callable[[KubernetesApi, str, ObjectCache[LiveObject], st
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
     """What the writers of all clusters share. `on_listed` is called with the source of a cluster whose objects have
-    been listed."""
+    been listed. `catch_up` folds and derives what the log has now."""
 
     goals: Goals
     live: LiveObjects
     ranks: Ranks
+    catch_up: CatchUp
     open_watch: OpenWatch
     on_listed: Callable[[str], None]
     report: Report
@@ -75,7 +76,7 @@ class ClusterWriter:
         self.source = source
         self.targets: dict[str, ResourceTarget] = {}
         """By kind: the kinds that the cluster has."""
-        self.writer = Writer(api, budget, rng=shared.rng, source=source)
+        self.writer = Writer(api, budget, rng=shared.rng, source=source, catch_up=shared.catch_up)
         self._api = api
         self._keys = keys
         self._is_source = STATED[0] in keys

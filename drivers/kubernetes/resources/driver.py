@@ -20,6 +20,7 @@ from drivers.kubernetes.resources.contents import SecretContents
 from drivers.resource_worlds import ResourceWorlds
 from eventstore.log import Partition
 from eventstore.replicas.beacons import Ranks
+from eventstore.replicas.catch_up import CatchUp
 from eventstore.replicas.replica import Replica
 from projections.kubernetes.object_events import Report, ignore
 from projections.kubernetes.resources.api_kinds import IN_DPU_CLUSTER, IN_SOURCE, STATED
@@ -93,6 +94,7 @@ class ResourceDriver:
             goals=self._goals,
             live=self.live,
             ranks=ranks,
+            catch_up=self._catch_up,
             open_watch=open_watch,
             on_listed=self._on_listed,
             report=report,
@@ -107,6 +109,7 @@ class ResourceDriver:
         self._connections = connections
         self._per_s = requests_per_second
         self._worlds = ResourceWorlds(replica)
+        self._fold_all = CatchUp(replica, partition)
         self._goals.is_consistent = lambda: self._worlds.live(partition).is_consistent
         self._stated, self._wanted, self._rolled_out = JournalReader(), JournalReader(), JournalReader()
         self._knows_all = False
@@ -290,6 +293,13 @@ class ResourceDriver:
         return ClusterWriter(source, api, keys, RequestBudget(self._per_s), self._shared)
 
     # -- the folds
+
+    async def _catch_up(self) -> bool:
+        """Fold and derive what the log has now. Returns False if that takes too long."""
+        if not await self._fold_all():
+            return False
+        await self._worlds.derived(self._partition)
+        return True
 
     @property
     def _state(self) -> ResourcesState:

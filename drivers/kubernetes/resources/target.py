@@ -3,6 +3,10 @@
 Replicas act in order of rank, and only while their watch is connected: after an outage, each of them would otherwise
 write what the first one has written. A replica that is not the first reads the object before it writes. A field that
 others change again and again is restored at most ten times a minute.
+
+Definitions of DPF have no field for a position of the log. A replica that lags behind could therefore set an object
+back, and delete one that is wanted meanwhile. So a write is planned by folds that have caught up with the log
+(`Writer`), and names the version of the object that it replaces.
 """
 
 from __future__ import annotations
@@ -172,15 +176,22 @@ class ResourceTarget:
         path = self.path(name)
         match write.verb:
             case "apply":
-                return Request("apply", path, write.body)
+                return Request("apply", path, self._versioned(name, write.body))
             case "create":
                 return Request("create", path.rpartition("/")[0], write.body)
             case "status":
-                return Request("apply", f"{path}/{STATUS}", write.body)
+                return Request("apply", f"{path}/{STATUS}", self._versioned(name, write.body))
             case "release":
                 return Request("patch", path, write.body)
             case "delete":
                 return Request("delete", path, write.body)
+
+    def _versioned(self, name: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A manifest that is applied only to the version of the object that it was made for."""
+        live = self.cache.objects.get(name)
+        if live is None:
+            return body
+        return {**body, "metadata": {**body["metadata"], "resourceVersion": live.metadata.resource_version}}
 
     def _restoration(self, live: LiveObject, write: Write) -> ObjectEvent:
         about = live.metadata

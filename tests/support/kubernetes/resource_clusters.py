@@ -31,6 +31,7 @@ from schemas.kubernetes.api import NOT_FOUND, ApiError, KubernetesApi, PatchType
 from schemas.resources.dpf.names import OWNING_DEPLOYMENT
 from tests.support.derivations import full
 from tests.support.kubernetes.requests import get
+from tests.support.memory_log import MemoryLog
 from tests.support.memory_plane import Plane
 
 SOURCE = "east"
@@ -120,9 +121,11 @@ class ResourceClusters:
         self.events: list[ObjectEvent] = []
         self.drivers: dict[str, ResourceDriver] = {}
 
-    async def start(self, name: str) -> ResourceDriver:
-        """Start a process that writes, and does nothing else."""
-        life = await self.plane.start(name, "api", "kubernetes", acts=False)
+    async def start(self, name: str, *, lag_s: float = 0.0) -> ResourceDriver:
+        """Start a process that writes, and does nothing else. It reads each record of the log `lag_s` late."""
+        log = MemoryLog(self.plane.contents, self.plane.now_ms)
+        life = await self.plane.start(name, "api", "kubernetes", acts=False, log=log)
+        log.failures.read_latency_s = lag_s
         driver = ResourceDriver(
             life.replica,
             self.plane.ranks(name),
