@@ -40,8 +40,9 @@ RECHECK_S = 10.0
 """Longest time between two checks of a host: an eviction that a budget refuses is tried again without an event."""
 RECHECK_LOCAL_S = 1.0
 """The same in a plane without Kubernetes, where a check reads only folds."""
-RECHECK_WATCHED_S = 60.0
-"""The same for what is watched: a place among the hosts in maintenance, and the release of a hold."""
+RECHECK_WATCHED_S = 300.0
+"""The same for what is watched: a place among the hosts in maintenance, and the release of a hold. A thousand hosts may
+wait so, and each check is two requests."""
 LATE_MS = 10_000
 """Time after which it is reported that a maintenance is not in the log yet. Its edge may be down."""
 REPEAT_S = 1.0

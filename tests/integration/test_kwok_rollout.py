@@ -54,7 +54,8 @@ UNAVAILABLE_MAX = 16
 """The maximum number of DPUs that an update may make unavailable."""
 WAVES = (1, 12, 120)
 REPLICAS, DISRUPTED_MAX = 300, 12
-PATIENCE_S = 900.0
+PATIENCE_S = 1_800.0
+"""Three times what the longest step took on two processors that had other work as well."""
 WORK = "work"
 PODS_OF_WORK = f"/api/v1/namespaces/{WORK}/pods"
 APP, AGENT = "web", "host-agent"
@@ -263,7 +264,7 @@ async def drained_while(site: Site, moments: Moments, acts: Callable[[], Awaitab
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(2_400)
+@pytest.mark.timeout(5_400)
 async def test_an_update_drains_a_hundred_hosts_within_all_limits(
     site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping
 from typing import Any
+
+import msgspec
 
 from schemas.kubernetes.api import NOT_FOUND, ApiError, KubernetesApi
 
@@ -16,13 +17,13 @@ ESTABLISHED_S = 30.0
 
 async def get(api: KubernetesApi, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
     """An object or a list, decoded."""
-    found: dict[str, Any] = json.loads(await api.get(path, query))
+    found: dict[str, Any] = msgspec.json.decode(await api.get(path, query))
     return found
 
 
 async def create(api: KubernetesApi, path: str, body: Any) -> dict[str, Any]:
     """The created object, decoded."""
-    found: dict[str, Any] = json.loads(await api.create(path, body))
+    found: dict[str, Any] = msgspec.json.decode(await api.create(path, body))
     return found
 
 

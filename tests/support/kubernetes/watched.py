@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Mapping
 from typing import Any
+
+import msgspec
 
 from schemas.kubernetes.api import KubernetesApi
 from tests.support.kubernetes.requests import get
@@ -33,7 +34,7 @@ class Watched:
             query = self._query | {"watch": "true", "resourceVersion": found["metadata"]["resourceVersion"]}
             async with self._api.watch(self._path, query, idle_s=IDLE_S) as events:
                 async for event in events:
-                    item = json.loads(event.object)
+                    item = msgspec.json.decode(event.object)
                     name = item["metadata"]["name"]
                     if event.type == "DELETED":
                         self.items.pop(name, None)
