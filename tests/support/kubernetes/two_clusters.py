@@ -37,7 +37,7 @@ KEEPALIVED = {"vip": "10.0.0.9", "virtualRouterID": 7, "interface": "eth0"}
 NODES = "/api/v1/nodes"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 PATHS = {kind.plural: kind.path(NAMESPACE) for kind in API_KINDS.values()} | {"pods": PODS}
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 PAUSE_S = 0.3
 """Pause between two checks of a condition."""
 
