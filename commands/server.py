@@ -20,6 +20,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 from commands.fold_versions import FoldVersions, SupportedVersions
 from commands.handlers.command_handler import CommandHandler
 from commands.handlers.dry_runs import DryRunHandler
+from commands.handlers.hosts import HostHandler
 from commands.handlers.join import JoinHandler
 from commands.handlers.join_stream import JoinStreamHandler
 from commands.handlers.leave import LeaveHandler
@@ -111,6 +112,7 @@ class ApiServer:
             DryRunHandler(replica, now_ms),
             resource_handler=ResourceHandler(self.command_handler, replica, now_ms),
             secret_handler=SecretHandler(replica, secrets),
+            host_handler=HostHandler(self.command_handler, replica, now_ms),
             reader=reader,
             upgrade_handler=UpgradeHandler(self.command_handler, replica, versions),
             versions=versions,

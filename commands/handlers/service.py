@@ -9,6 +9,7 @@ from typing import TypeVar
 from commands.fold_versions import FoldVersions
 from commands.handlers.command_handler import CommandHandler, EventBuilder
 from commands.handlers.dry_runs import DryRunHandler
+from commands.handlers.hosts import HostHandler
 from commands.handlers.join import JoinHandler
 from commands.handlers.join_stream import JoinStreamHandler
 from commands.handlers.leave import LeaveHandler
@@ -39,6 +40,7 @@ class CommandsService:
         *,
         resource_handler: ResourceHandler,
         secret_handler: SecretHandler,
+        host_handler: HostHandler,
         reader: FoldReader,
         upgrade_handler: UpgradeHandler,
         versions: FoldVersions,
@@ -52,6 +54,7 @@ class CommandsService:
         self._dry_run_handler = dry_runs
         self._resource_handler = resource_handler
         self._secret_handler = secret_handler
+        self._host_handler = host_handler
         self._upgrade_handler = upgrade_handler
         self._versions = versions
         self._replica_name = replica_name
@@ -144,6 +147,9 @@ class CommandsService:
 
     async def keep_secrets(self, request: pb.KeepSecretsRequest, call: Call) -> pb.KeepSecretsResponse:
         return await self._secret_handler.keep(request)
+
+    async def report_host(self, request: pb.ReportHostRequest, call: Call) -> pb.CommandResult:
+        return await self._host_handler.report(request, call)
 
     async def _edit(self, build_event: EventBuilder[R], request: R, call: Call) -> pb.CommandResult:
         """Handle a command that may be held. If the command is repeated under its id, the result is the present status

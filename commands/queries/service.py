@@ -17,6 +17,7 @@ from commands.queries import explain
 from commands.queries.command_status import CommandStatus
 from commands.queries.configurations import ConfigurationQueries
 from commands.queries.fold_reader import FoldReader
+from commands.queries.hosts import HostQueries
 from commands.queries.networks import NetworkQueries
 from commands.queries.progress import ProgressQueries
 from commands.queries.resources import ResourceQueries
@@ -61,7 +62,7 @@ page of fifty of the largest cliques took most of a second.
 
 
 class QueriesService(
-    ConfigurationQueries, NetworkQueries, ProgressQueries, ResourceQueries, RolloutQueries, StagingQueries
+    ConfigurationQueries, HostQueries, NetworkQueries, ProgressQueries, ResourceQueries, RolloutQueries, StagingQueries
 ):
     """Methods of the service in snake case, called by `commands.rpc.middleware.RpcMiddleware`."""
 

@@ -37,6 +37,7 @@ SUBCOMMANDS = {
     "serve": Subcommand("deploy.cli.serve", "serve", "Run a process of the plane."),
     "simulator": Subcommand("deploy.cli.simulator", "simulator", "Run simulated DPUs against relays."),
     "agent": Subcommand("deploy.cli.agent", "agent", "Run the agent of one DPU against relays."),
+    "host-agent": Subcommand("deploy.cli.host_agent", "host_agent", "Run the agent of a host: its DPUs, its reboots."),
     "clique-agent": Subcommand("deploy.cli.clique_agent", "clique_agent", "Run a clique's daemon on its index."),
     "kafka": Subcommand("deploy.cli.kafka", "kafka", "Run local Kafka brokers with the recommended settings."),
     "topics": Subcommand("deploy.cli.topics", "topics", "Print the permissions that each role needs in Kafka."),

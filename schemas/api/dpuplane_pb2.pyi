@@ -447,6 +447,103 @@ class RegisterDpuRequest(_message.Message):
     bmc_address: str
     def __init__(self, command_id: _Optional[str] = ..., zone: _Optional[str] = ..., dpu: _Optional[str] = ..., node: _Optional[str] = ..., serial: _Optional[str] = ..., bmc_address: _Optional[str] = ...) -> None: ...
 
+class ReportHostRequest(_message.Message):
+    __slots__ = ("command_id", "node", "namespace", "boot_id", "uptime", "devices", "tasks", "run_id")
+    COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    BOOT_ID_FIELD_NUMBER: _ClassVar[int]
+    UPTIME_FIELD_NUMBER: _ClassVar[int]
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    command_id: str
+    node: str
+    namespace: str
+    boot_id: str
+    uptime: _duration_pb2.Duration
+    devices: _containers.RepeatedCompositeFieldContainer[HostDevice]
+    tasks: _containers.RepeatedCompositeFieldContainer[HostTaskState]
+    run_id: str
+    def __init__(self, command_id: _Optional[str] = ..., node: _Optional[str] = ..., namespace: _Optional[str] = ..., boot_id: _Optional[str] = ..., uptime: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., devices: _Optional[_Iterable[_Union[HostDevice, _Mapping]]] = ..., tasks: _Optional[_Iterable[_Union[HostTaskState, _Mapping]]] = ..., run_id: _Optional[str] = ...) -> None: ...
+
+class HostDevice(_message.Message):
+    __slots__ = ("pci_address", "device_id", "serial", "psid", "pf0_name", "pf_count", "rshim")
+    PCI_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_ID_FIELD_NUMBER: _ClassVar[int]
+    SERIAL_FIELD_NUMBER: _ClassVar[int]
+    PSID_FIELD_NUMBER: _ClassVar[int]
+    PF0_NAME_FIELD_NUMBER: _ClassVar[int]
+    PF_COUNT_FIELD_NUMBER: _ClassVar[int]
+    RSHIM_FIELD_NUMBER: _ClassVar[int]
+    pci_address: str
+    device_id: str
+    serial: str
+    psid: str
+    pf0_name: str
+    pf_count: int
+    rshim: str
+    def __init__(self, pci_address: _Optional[str] = ..., device_id: _Optional[str] = ..., serial: _Optional[str] = ..., psid: _Optional[str] = ..., pf0_name: _Optional[str] = ..., pf_count: _Optional[int] = ..., rshim: _Optional[str] = ...) -> None: ...
+
+class HostTaskState(_message.Message):
+    __slots__ = ("id", "state", "percent", "message")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    PERCENT_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    state: str
+    percent: int
+    message: str
+    def __init__(self, id: _Optional[str] = ..., state: _Optional[str] = ..., percent: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
+
+class ListHostTasksRequest(_message.Message):
+    __slots__ = ("min_position", "node", "namespace")
+    MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    min_position: str
+    node: str
+    namespace: str
+    def __init__(self, min_position: _Optional[str] = ..., node: _Optional[str] = ..., namespace: _Optional[str] = ...) -> None: ...
+
+class ListHostTasksResponse(_message.Message):
+    __slots__ = ("tasks", "position")
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    tasks: _containers.RepeatedCompositeFieldContainer[HostTask]
+    position: str
+    def __init__(self, tasks: _Optional[_Iterable[_Union[HostTask, _Mapping]]] = ..., position: _Optional[str] = ...) -> None: ...
+
+class HostTask(_message.Message):
+    __slots__ = ("id", "action", "pci_address", "image", "boot_id", "method", "methods", "mtu", "frozen")
+    class MethodsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    ID_FIELD_NUMBER: _ClassVar[int]
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    PCI_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_FIELD_NUMBER: _ClassVar[int]
+    BOOT_ID_FIELD_NUMBER: _ClassVar[int]
+    METHOD_FIELD_NUMBER: _ClassVar[int]
+    METHODS_FIELD_NUMBER: _ClassVar[int]
+    MTU_FIELD_NUMBER: _ClassVar[int]
+    FROZEN_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    action: str
+    pci_address: str
+    image: str
+    boot_id: str
+    method: str
+    methods: _containers.ScalarMap[str, str]
+    mtu: int
+    frozen: bool
+    def __init__(self, id: _Optional[str] = ..., action: _Optional[str] = ..., pci_address: _Optional[str] = ..., image: _Optional[str] = ..., boot_id: _Optional[str] = ..., method: _Optional[str] = ..., methods: _Optional[_Mapping[str, str]] = ..., mtu: _Optional[int] = ..., frozen: _Optional[bool] = ...) -> None: ...
+
 class RequestLifecycleRequest(_message.Message):
     __slots__ = ("command_id", "zone", "dpu", "verb", "image")
     class Verb(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):

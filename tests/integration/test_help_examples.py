@@ -99,9 +99,9 @@ BESIDE = ("dpuplane demo", *ENDLESS)
 """Examples that wait for seconds and do not change the plane. They run at the same time as the others."""
 LAST = ("dpuplane dpus register", "dpuplane dpus delete", "dpuplane serve")
 """Examples that run last: one registers a DPU without an agent, one deletes a DPU, and one replaces the plane."""
-OUTSIDE = ("kafka", "clique-agent")
-"""Examples that need brokers, or a pod. Other tests run these commands (test_brokers.py, test_serve_kafka.py,
-test_clique_agent.py)."""
+OUTSIDE = ("kafka", "clique-agent", "host-agent")
+"""Examples that need brokers, a pod, or a host with DPUs. Other tests run these commands (test_brokers.py,
+test_serve_kafka.py, test_clique_agent.py, test_host_agent.py)."""
 
 
 def examples() -> list[str]:

@@ -14,7 +14,9 @@ from deploy.cli import SUBCOMMANDS, cli
 from deploy.reference.commands import Walked, example_of, walk
 from tests.support.documents import calls, fault_of
 
-CLIENT_COMMANDS = sorted(SUBCOMMANDS.keys() - {"demo", "serve", "simulator", "agent", "clique-agent", "kafka"})
+CLIENT_COMMANDS = sorted(
+    SUBCOMMANDS.keys() - {"demo", "serve", "simulator", "agent", "host-agent", "clique-agent", "kafka"}
+)
 
 LOCAL_COMMANDS = {"certs", "checkpoint", "completion", "config", "doctor", "restore", "topics"}
 """Commands that work on files and call no server."""

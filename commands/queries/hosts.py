@@ -1,0 +1,43 @@
+"""Queries of the agents of hosts."""
+
+from __future__ import annotations
+
+from commands.queries.fold_reader import FoldReader
+from commands.requests.hosts import check_host
+from commands.rpc.middleware import Call
+from eventstore.log import FLEET, RESOURCES
+from projections.resources.host_tasks import HostReport, HostTask, host_object, open_tasks, report_of, tasks_of
+from projections.resources.state import LOCAL
+from schemas.api import dpuplane_pb2 as pb
+
+
+class HostQueries:
+    """Answers the queries of the agents of hosts."""
+
+    _reader: FoldReader
+
+    async def list_host_tasks(self, request: pb.ListHostTasksRequest, call: Call) -> pb.ListHostTasksResponse:
+        check_host(request.node, request.namespace)
+        await self._reader.wait_for_position(request.min_position, (RESOURCES, FLEET), call)
+        number = self._reader.partition_number(LOCAL)
+        state, at = self._reader.resources(number), host_object(request.namespace, request.node)
+        row, report = state.objects.rows.get(at.key), report_of(state.seen.get(at.key))
+        found = [] if row is None else open_tasks(tasks_of(row.annotations), report or HostReport())
+        return pb.ListHostTasksResponse(
+            tasks=[_message(each, is_frozen=self._reader.fleet.is_frozen(each.zone)) for each in found],
+            position=self._reader.token(RESOURCES, FLEET, numbers=[number]),
+        )
+
+
+def _message(task: HostTask, *, is_frozen: bool) -> pb.HostTask:
+    return pb.HostTask(
+        id=task.id,
+        action=task.action,
+        pci_address=task.pci_address,
+        image=task.image,
+        boot_id=task.boot_id,
+        method=task.method,
+        methods=task.methods,
+        mtu=task.mtu,
+        frozen=is_frozen,
+    )

@@ -1,0 +1,157 @@
+"""The agent of a host: it reports the host and its DPUs, asks for its tasks, and does them.
+
+The agent remembers nothing. A task is open in the log until the agent has reported its end. A killed agent asks for its
+open tasks when it starts again, and does them from the beginning. Its first report is always appended to the log, so
+the answer to its first question for tasks is as new as that, and has no task whose end it had reported before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from typing import NamedTuple
+
+from google.protobuf.duration_pb2 import Duration
+
+from commands.client.client import PlaneClient
+from commands.client.errors import CallFailed
+from deploy.host_agent.actions import Action, ActionFailed, NothingToDo
+from deploy.host_agent.boot import Boot
+from eventstore.errors import PermanentError
+from projections.resources.host_tasks import DONE, FAILED, RUNNING, FoundDevice
+from schemas.api import dpuplane_pb2 as pb
+
+logger = logging.getLogger(__name__)
+
+REPORTED = (pb.OUTCOME_DONE, pb.OUTCOME_UNCHANGED)
+
+
+class HostIdentity(NamedTuple):
+    """The host, the namespace of its objects, and the id of this run of the agent."""
+
+    node: str
+    namespace: str
+    run_id: str
+
+
+class HostAgent:
+    """Serves until `run` is cancelled. `devices` finds the DPUs of the host; `actions` are by the action of a task."""
+
+    def __init__(
+        self,
+        client: PlaneClient,
+        identity: HostIdentity,
+        *,
+        boot: Callable[[], Boot],
+        devices: Callable[[], Sequence[FoundDevice]],
+        actions: Mapping[str, Action],
+        interval_s: float,
+        rng: Random,
+    ) -> None:
+        self._client = client
+        self._identity = identity
+        self._boot = boot
+        self._devices = devices
+        self._actions = actions
+        self._interval_s = interval_s
+        self._rng = rng
+        self._running: dict[str, asyncio.Task[None]] = {}
+
+    async def run(self) -> None:
+        """Report and work until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                try:
+                    position = await self._report()
+                    await self._begin_and_cancel(tasks, position)
+                except (CallFailed, PermanentError) as error:
+                    logger.warning("host not reported, retrying in %.0f s: %s", self._interval_s, error)
+                await asyncio.sleep(self._interval_s * self._rng.uniform(0.8, 1.2))
+
+    async def _begin_and_cancel(self, tasks: asyncio.TaskGroup, position: str) -> None:
+        """Begin the open tasks, and cancel those that the plane no longer wants.
+
+        A task that ends during the question is not begun again: the answer may be older than its end.
+        """
+        asked_during = {*self._running}
+        node, namespace, _ = self._identity
+        request = pb.ListHostTasksRequest(node=node, namespace=namespace, min_position=position)
+        found = await self._client.query("ListHostTasks", request)
+        wanted = {task.id: task for task in found.tasks}
+        for name in self._running.keys() - wanted.keys():
+            self._running[name].cancel()
+        for name in wanted.keys() - self._running.keys() - asked_during:
+            if not wanted[name].frozen:
+                self._running[name] = tasks.create_task(self._do(wanted[name]))
+
+    async def _do(self, task: pb.HostTask) -> None:
+        """Do a task and report its end. It begins again at the next question for tasks if its end is not reported."""
+
+        about = {"task": task.id, "action": task.action}
+
+        async def progress(percent: int, message: str) -> None:
+            """Report progress if the plane can be reached: an outage must not end an installation."""
+            try:
+                await self._report(pb.HostTaskState(id=task.id, state=RUNNING, percent=percent, message=message))
+            except (CallFailed, PermanentError) as error:
+                logger.warning("progress of a task not reported: %s", error, extra=about)
+
+        try:
+            await self._report(pb.HostTaskState(id=task.id, state=RUNNING))
+            logger.info("task started", extra=about)
+            await self._actions.get(task.action, NothingToDo()).run(task, progress)
+            await self._report(pb.HostTaskState(id=task.id, state=DONE, percent=100))
+            logger.info("task ended", extra=about)
+        except ActionFailed as error:
+            logger.warning("task failed: %s", error, extra=about)
+            await self._report_failure(task, str(error))
+        except (CallFailed, PermanentError) as error:
+            logger.warning("task not reported, doing it again: %s", error, extra=about)
+        finally:
+            self._running.pop(task.id, None)
+
+    async def _report_failure(self, task: pb.HostTask, message: str) -> None:
+        try:
+            await self._report(pb.HostTaskState(id=task.id, state=FAILED, message=message))
+        except (CallFailed, PermanentError) as error:
+            logger.warning("failure of a task not reported, doing the task again: %s", error, extra={"task": task.id})
+
+    async def _report(self, *states: pb.HostTaskState) -> str:
+        """Report the host, with the states of tasks. Returns the position of the report. Raises CallFailed, and
+        PermanentError if the plane refuses the report."""
+        devices = await asyncio.to_thread(self._devices)
+        boot = self._boot()
+        node, namespace, run_id = self._identity
+        request = pb.ReportHostRequest(
+            node=node,
+            namespace=namespace,
+            run_id=run_id,
+            boot_id=boot.id,
+            uptime=_duration(boot.uptime_ms),
+            devices=[_message(each) for each in devices],
+            tasks=states,
+        )
+        result = await self._client.command("ReportHost", request)
+        if result.outcome not in REPORTED:
+            raise PermanentError(f"report: the plane did not accept it: {result.reason}")
+        return result.position
+
+
+def _duration(span_ms: int) -> Duration:
+    found = Duration()
+    found.FromMilliseconds(span_ms)
+    return found
+
+
+def _message(device: FoundDevice) -> pb.HostDevice:
+    return pb.HostDevice(
+        pci_address=device.pci_address,
+        device_id=device.device_id,
+        serial=device.serial,
+        psid=device.psid,
+        pf0_name=device.pf0_name,
+        pf_count=device.pf_count,
+        rshim=device.rshim,
+    )
