@@ -22,11 +22,22 @@ class HostQueries:
         number = self._reader.partition_number(LOCAL)
         state, at = self._reader.resources(number), host_object(request.namespace, request.node)
         row, report = state.objects.rows.get(at.key), report_of(state.seen.get(at.key))
-        found = [] if row is None else open_tasks(tasks_of(row.annotations), report or HostReport())
+        tasks = [] if row is None else open_tasks(tasks_of(row.annotations), report or HostReport())
+        found = [each for each in tasks if self._has_open_step(each)]
         return pb.ListHostTasksResponse(
             tasks=[_message(each, is_frozen=self._reader.fleet.is_frozen(each.zone)) for each in found],
             position=self._reader.token(RESOURCES, FLEET, numbers=[number]),
         )
+
+    def _has_open_step(self, task: HostTask) -> bool:
+        """Whether a step of a DPU still needs a task: an aborted or skipped step must not reboot its host."""
+        rows = self._reader.zones(self._reader.partition_number(task.zone)).dpus.rows
+        for each in task.ids:
+            name, _, since = each.rpartition("@")
+            row = rows.get(name)
+            if row is not None and str(row.since) == since and row.step_state != "idle":
+                return True
+        return False
 
 
 def _message(task: HostTask, *, is_frozen: bool) -> pb.HostTask:

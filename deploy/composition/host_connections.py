@@ -7,10 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from drivers.backends.bmc import Unreachable
+from drivers.hosts.agent_host import AgentHost
 from drivers.hosts.host import Host
 from drivers.hosts.logged_objects import LoggedObjects
 from drivers.hosts.objects import ObjectStore
 from drivers.hosts.simulated_hosts import SimulatedHosts
+from drivers.hosts.task_box import TaskBox
 from drivers.hosts.unmanaged_host import UnmanagedHost
 from drivers.kubernetes.hosts.dpu_nodes import KubernetesDpuNodes
 from drivers.kubernetes.hosts.host import KubernetesHost
@@ -31,10 +33,12 @@ def _no_cluster(source: str) -> KubernetesApi | None:
 @dataclass(frozen=True, slots=True)
 class HostConnections:
     """`apis` has the API server of a source cluster or of a DPU cluster, by the source of its objects, and None for a
-    source without one. `simulated` are the simulated hosts of the process, if it has any."""
+    source without one. `simulated` are the simulated hosts of the process, if it has any. `box` has the tasks of the
+    agent of a host, by the namespace and the name of the host."""
 
     apis: Callable[[str], KubernetesApi | None] = field(default=_no_cluster)
     simulated: SimulatedHosts | None = None
+    box: Callable[[str, str], TaskBox] | None = None
 
     def store(self, replica: Replica, now_ms: Callable[[], int], rng: random.Random) -> Callable[[str], ObjectStore]:
         """The stores of objects by source."""
@@ -60,10 +64,13 @@ class HostConnections:
         elif self.simulated is not None and is_simulated(bmc_address):
             simulated = self.simulated.host(ref, bmc_address)
         if ref.is_external:
-            return KubernetesHost(self._connected(ref.at.source), ref, agent=simulated)
+            return KubernetesHost(self._connected(ref.at.source), ref, agent=simulated or self._agent(ref))
         if simulated is not None:
             return simulated
-        return None if stands_for_host(bmc_address) else UnmanagedHost(ref)
+        return None if stands_for_host(bmc_address) else UnmanagedHost(ref, self._agent(ref))
+
+    def _agent(self, ref: HostRef) -> AgentHost | None:
+        return None if self.box is None else AgentHost(self.box(ref.namespace, ref.name), ref.name)
 
     def dpu_nodes(self, cluster: str) -> DpuNodes | None:
         """The nodes of a DPU cluster, by the key of its DPUCluster."""

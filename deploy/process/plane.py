@@ -61,7 +61,9 @@ from drivers.backends.simulated_bmc import BmcFaults, SimulatedBmcs
 from drivers.backends.simulated_transfers import ImageTransfers
 from drivers.decisions.buffer import DecisionBuffer
 from drivers.decisions.writer import DecisionWriter
+from drivers.hosts.logged_objects import LoggedObjects
 from drivers.hosts.simulated_hosts import SimulatedHosts
+from drivers.hosts.task_box import TaskBox
 from drivers.kubernetes.client import connect as connect_kubernetes
 from drivers.provisioning.device import no_url
 from drivers.redfish.client import SCHEME
@@ -241,7 +243,7 @@ class Plane:
             running.start(self._beacons.run())
         images = await self._open_images(stack, running, ranks)
         connect, simulated = await self._connect(stack, running, images)
-        hosts = HostConnections(self._cluster_api, simulated)
+        hosts = HostConnections(self._cluster_api, simulated, self._box)
         url_of = no_url if images is None else images.installations.url
         redfish = await stack.enter_async_context(
             open_redfish(self.settings, self.replica, url_of, apis=self._cluster_api, now_ms=self._now_ms)
@@ -280,6 +282,11 @@ class Plane:
             self.parts.decisions = process = DecisionsProcess(self.settings, self.name, rng=self._rng)
             running.start(process.run())
         self._unready = ""
+
+    def _box(self, namespace: str, host: str) -> TaskBox:
+        """The tasks of the agent of a host."""
+        store = LoggedObjects(self.replica, LOCAL, now_ms=self._now_ms, rng=self._rng)
+        return TaskBox(self.replica, store, namespace, host)
 
     def _cluster_api(self, source: str) -> KubernetesApi | None:
         """The connection to a source cluster or a DPU cluster, by the source of its objects."""

@@ -27,8 +27,8 @@ class RebootRequest(NamedTuple):
     """One reboot of a host for all DPUs that need it now.
 
     An id is the name of a DPU with the offset at which it began to need a reboot: it has another id for the next one.
-    `own` is the id of the DPU whose step asks, `ids` are those of all. `method` is the most thorough reboot that one
-    of them needs, `methods` has that of each DPU.
+    `own` is the id of the DPU whose step asks, `ids` are those of all. `zone` is the zone of the DPUs. `method` is the
+    most thorough reboot that one of them needs, `methods` has that of each DPU.
     """
 
     host: HostRef
@@ -37,6 +37,18 @@ class RebootRequest(NamedTuple):
     ids: frozenset[str]
     method: str
     methods: Mapping[str, str]
+    zone: str = ""
+
+
+class NetworkRequest(NamedTuple):
+    """The network of a host for one DPU: its VFs, and the bridge that the DPU manages its host through. `own` is the id
+    of the DPU, as in a RebootRequest."""
+
+    host: HostRef
+    own: str
+    zone: str
+    serial: str
+    mtu: int
 
 
 class Host(Protocol):
@@ -61,6 +73,14 @@ class Host(Protocol):
 
     async def reboot(self, request: RebootRequest) -> Progress:
         """Reboot the host, by its agent or its script. It is done when a reboot for the asking DPU has ended."""
+        ...
+
+    async def forget_reboot(self, request: RebootRequest) -> None:
+        """Take back a reboot that was asked for and has not begun, as the host is no longer rebooted by its agent."""
+        ...
+
+    async def configure_network(self, request: NetworkRequest) -> Progress:
+        """Configure the network of the host for a DPU. It is done at once on a host that has no agent."""
         ...
 
     async def changed(self) -> None:

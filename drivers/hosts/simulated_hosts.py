@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from drivers.backends.bmc import NeedsOperator, Unreachable
 from drivers.backends.simulated_bmc import NO_BMC_FAULTS, SCHEME, BmcFaults, SimulatedBmcs
-from drivers.hosts.host import DONE, Host, Progress, RebootRequest
+from drivers.hosts.host import DONE, Host, NetworkRequest, Progress, RebootRequest
 from projections.kubernetes.node_claims import ON_NODE, NodeClaim, holder_of, patch_to_claim, patch_to_lift
 from projections.kubernetes.ready_taint import patch_of_taint
 from projections.resources.host_effects import CUSTOM_ACTION, DRAIN
@@ -103,6 +103,12 @@ class SimulatedHost:
                 self._devices.device(name).boots += 1
             return self._answer(Progress(False, "waits for the host to come up"))
         return self._answer(DONE)
+
+    async def forget_reboot(self, request: RebootRequest) -> None:
+        """A simulated reboot begins as soon as it is asked for."""
+
+    async def configure_network(self, request: NetworkRequest) -> Progress:
+        return DONE
 
     def heal(self) -> None:
         """End all faults."""

@@ -7,8 +7,9 @@ host, and the device stands for it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
-from drivers.hosts.host import DONE, Host, Hosts, RebootRequest
+from drivers.hosts.host import DONE, Host, Hosts, NetworkRequest, RebootRequest
 from drivers.hosts.objects import Stores
 from drivers.hosts.waiting import first_of
 from drivers.provisioning.attempts import Attempt, Executor
@@ -16,8 +17,9 @@ from drivers.provisioning.maintenance import Maintenances
 from drivers.provisioning.object_facts import Finding, ObjectFacts
 from drivers.provisioning.reboots import reboot, until_moved, withdraw
 from projections.resources.host_effects import NO_EFFECT, maintenance_id
-from projections.resources.step_facts import EXTERNAL, NONE, SKIP, StepFacts
+from projections.resources.step_facts import EXTERNAL, HOST_AGENT, NONE, SKIP, StepFacts
 from projections.zones.dpus.phases import (
+    HOST_NETWORK,
     NODE_EFFECT,
     NODE_EFFECT_REMOVAL,
     PROVISIONING,
@@ -59,6 +61,8 @@ class NodeExecutor:
                 await self._maintenances.ensure(attempt, facts)
             case phase if phase == REBOOTING:
                 return await self._reboot(attempt, facts, host)
+            case phase if phase == HOST_NETWORK:
+                await self._configure_network(attempt, facts, host)
         return {}
 
     async def _remove_effect(self, attempt: Attempt, facts: StepFacts | None) -> Mapping[str, str]:
@@ -72,12 +76,15 @@ class NodeExecutor:
         if facts.reboot.method != NONE and facts.reboot.command != SKIP:
             await self._until_neighbors_are_ready(attempt)
             await self._maintenances.ensure(attempt, facts)
-        store, reported, asks = self._stores(facts.host.at.source), "", True
+        store, reported, asks, by_agent = self._stores(facts.host.at.source), "", True, True
         while True:
             request = self._request(attempt, facts)
             asked, asks = asks, facts.reboot.method == EXTERNAL and facts.reboot.command != SKIP
             if asked and not asks:
                 await withdraw(attempt, store, request)
+            was_by_agent, by_agent = by_agent, facts.reboot.method == HOST_AGENT and facts.reboot.command != SKIP
+            if was_by_agent and not by_agent:
+                await attempt.call(partial(host.forget_reboot, request))
             if facts.reboot.method == NONE:
                 return await self._device.run(attempt)
             if facts.reboot.command == SKIP or request.method in _WITHOUT_HOST:
@@ -88,6 +95,14 @@ class NodeExecutor:
             reported = await attempt.report_wait(move.progress.message, reported)
             await until_moved(store, host, request, move)
             facts = await self._facts.of(attempt.name) or facts  # people may skip the reboot, or change its method
+
+    async def _configure_network(self, attempt: Attempt, facts: StepFacts, host: Host) -> None:
+        own = f"{attempt.name}@{attempt.dpu.since}"
+        request = NetworkRequest(facts.host, own, attempt.dpu.zone, attempt.dpu.serial, facts.mtu)
+        reported = ""
+        while not (progress := await attempt.call(lambda: host.configure_network(request))).is_done:
+            reported = await attempt.report_wait(progress.message, reported)
+            await first_of(host.changed(), timeout_s=RECHECK_S)
 
     async def _until_neighbors_are_ready(self, attempt: Attempt) -> None:
         """Wait until no other DPU of the host is on its way to the reboot: the host is rebooted once for all."""
@@ -117,6 +132,7 @@ class NodeExecutor:
             frozenset(f"{name}@{dpu.since}" for name, dpu in needing.items()),
             min(known.values(), key=REBOOT_ORDER.index),
             known,
+            attempt.dpu.zone,
         )
 
 

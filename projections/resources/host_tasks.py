@@ -24,7 +24,7 @@ REBOOT, NETWORK = "reboot", "host-network"
 RUNNING, DONE, FAILED = "running", "done", "failed"
 STATES = (RUNNING, DONE, FAILED)
 TASKS_MAX = 40
-"""Maximum number of tasks of a host. The oldest one that has ended is forgotten first."""
+"""Maximum number of tasks of a host. The oldest one that has ended is forgotten first, else that of the oldest step."""
 DEVICES_MAX = 16
 
 State: TypeAlias = Literal["running", "done", "failed"]
@@ -74,10 +74,11 @@ class HostReport(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
 
 
 class HostTask(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A task for the agent of a host. `zone` is that of the DPU whose step gave it: a freeze of the zone delays it.
+    """A task for the agent of a host. `zone` is that of the DPUs whose steps gave it: a freeze of the zone delays it.
 
-    `token` is the fencing token of the attempt that gave a task of a device. A reboot is for the DPUs in `ids`, and
-    ends the boot `boot_id`.
+    `ids` are those DPUs, each with the offset at which its step began. The task is open only while one of the steps is.
+
+    `token` is the fencing token of the attempt that gave a task of a device. A reboot ends the boot `boot_id`.
     """
 
     id: str
@@ -110,8 +111,9 @@ class HostTasks(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
             kept = tuple(task if each.id == task.id else each for each in self.tasks)
         else:
             kept = (*self.tasks, task)
-        while len(kept) > TASKS_MAX and (ended := _first_ended(kept, report)) is not None:
-            kept = tuple(each for each in kept if each is not ended)
+        while len(kept) > TASKS_MAX:
+            dropped = next((each for each in kept if is_ended(each, report)), kept[0])
+            kept = tuple(each for each in kept if each is not dropped)
         return HostTasks(kept, self.fences)
 
     def without(self, ids: Iterable[str]) -> HostTasks:
@@ -165,7 +167,3 @@ def is_ended(task: HostTask, report: HostReport) -> bool:
         return True
     found = report.state_of(task.id)
     return found is not None and found.state != RUNNING
-
-
-def _first_ended(tasks: Iterable[HostTask], report: HostReport) -> HostTask | None:
-    return next((each for each in tasks if is_ended(each, report)), None)

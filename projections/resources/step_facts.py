@@ -25,6 +25,7 @@ from schemas.resources.dpf.names import (
 
 HOST_AGENT, EXTERNAL, SCRIPT, NONE = "hostAgent", "external", "script", "none"
 SKIP = "skip"
+DEFAULT_MTU = 1_500
 LABEL_MAX = 63
 """Maximum length of the value of a label."""
 DEFAULT_SYNC_MS = 30_000
@@ -37,8 +38,13 @@ class _Controller(Spec, frozen=True):
     hosts_max: int | None = msgspec.field(default=None, name="maxUnavailableDPUNodes")
 
 
+class _Networking(Spec, frozen=True):
+    high_speed_mtu: int | None = msgspec.field(default=None, name="highSpeedMTU")
+
+
 class _OperatorConfigSpec(Spec, frozen=True):
     provisioning_controller: _Controller | None = None
+    networking: _Networking | None = None
 
 
 class _RebootMethod(Spec, frozen=True):
@@ -97,7 +103,10 @@ class MaintenanceLimits(NamedTuple):
 
 
 class StepFacts(NamedTuple):
-    """What the objects state about a DPU. `cluster` is the key of its DPUCluster, empty while it has none."""
+    """What the objects state about a DPU.
+
+    `cluster` is the key of its DPUCluster, empty while it has none. `mtu` is that of the ports of DPUs on hosts.
+    """
 
     key: str
     host: HostRef
@@ -108,6 +117,7 @@ class StepFacts(NamedTuple):
     cluster: str
     node_labels: Labels
     node_annotations: Labels
+    mtu: int = DEFAULT_MTU
 
 
 def step_facts(state: ResourcesState, derivation: Derivation, dpu: str) -> StepFacts | None:
@@ -129,6 +139,7 @@ def step_facts(state: ResourcesState, derivation: Derivation, dpu: str) -> StepF
         _cluster(at, cluster),
         ({HOST: host.name} if len(host.name) <= LABEL_MAX else {}) | (cluster.node_labels or {}),
         cluster.node_annotations or {},
+        _mtu(state, at.source),
     )
 
 
@@ -142,6 +153,14 @@ def limits_of(state: ResourcesState, source: str) -> MaintenanceLimits:
         sync_ms = duration_ms(given.sync) if given.sync is not None else None
         return MaintenanceLimits(DEFAULT_SYNC_MS if sync_ms is None else sync_ms, given.hosts_max or DEFAULT_HOSTS_MAX)
     return MaintenanceLimits()
+
+
+def _mtu(state: ResourcesState, source: str) -> int:
+    for key in state.of_kind(source, DPF_OPERATOR_CONFIG):
+        spec = read(_OperatorConfigSpec, state.objects.rows[key])
+        if not isinstance(spec, str) and spec.networking is not None and spec.networking.high_speed_mtu:
+            return spec.networking.high_speed_mtu
+    return DEFAULT_MTU
 
 
 def _keys(derivation: Derivation, dpu: str) -> Iterator[str]:

@@ -6,7 +6,8 @@ import asyncio
 from typing import Any
 
 from drivers.backends.bmc import NeedsOperator, Unreachable
-from drivers.hosts.host import DONE, Host, Progress, RebootRequest
+from drivers.hosts.agent_host import AgentHost
+from drivers.hosts.host import DONE, Host, NetworkRequest, Progress, RebootRequest
 from drivers.kubernetes.hosts import config_pods, node_maintenances
 from drivers.kubernetes.hosts.calls import NODES, PODS, merge, named, read, read_list, until_event
 from drivers.kubernetes.hosts.evictions import evict, node_field, pods_to_evict
@@ -23,7 +24,7 @@ CLAIMS = 5
 class KubernetesHost:
     """One node. `agent` reboots a host that has an agent."""
 
-    def __init__(self, api: KubernetesApi, ref: HostRef, *, agent: Host | None = None) -> None:
+    def __init__(self, api: KubernetesApi, ref: HostRef, *, agent: Host | AgentHost | None = None) -> None:
         self._api = api
         self._ref = ref
         self._agent = agent
@@ -102,6 +103,13 @@ class KubernetesHost:
                 "external or script"
             )
         return await self._agent.reboot(request)
+
+    async def forget_reboot(self, request: RebootRequest) -> None:
+        if self._agent is not None:
+            await self._agent.forget_reboot(request)
+
+    async def configure_network(self, request: NetworkRequest) -> Progress:
+        return DONE if self._agent is None else await self._agent.configure_network(request)
 
     async def changed(self) -> None:
         if self._awaited is not None:

@@ -1,0 +1,138 @@
+"""What the agent of a host does for the steps of its DPUs: the reboot, which is one for all DPUs, and the network.
+
+Each call makes one move: it gives the task, or reads how far the agent is. A reboot has happened when the host reports
+another boot than the one that the task names. A DPU joins a reboot that the agent has not begun; otherwise it waits for
+the end of that, and asks for another one.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from drivers.backends.bmc import NeedsOperator, TaskFailed
+from drivers.hosts.host import DONE, NetworkRequest, Progress, RebootRequest
+from drivers.hosts.task_box import BoxContent, TaskBox
+from projections.field_checks import quoted
+from projections.resources.host_tasks import FAILED, NETWORK, REBOOT, FoundDevice, HostTask, is_ended
+from schemas.resources.dpf.node import REBOOT_ORDER
+
+
+class AgentHost:
+    """The agent of one host."""
+
+    def __init__(self, box: TaskBox, name: str) -> None:
+        self._box = box
+        self._name = name
+
+    async def reboot(self, request: RebootRequest) -> Progress:
+        """One move towards a reboot for the asking DPU."""
+        read = await self._box.read()
+        if read is None:
+            raise NeedsOperator(
+                f"nodeRebootMethod: {request.how.method} cannot reach host {self._name}, from which no "
+                "`dpuplane host-agent` has reported; run one, or use external, or none for a DPU without a host"
+            )
+        known = next((each for each in reversed(read.tasks.tasks) if _is_reboot_for(each, request.own)), None)
+        if known is not None:
+            return await self._followed(read, known)
+        last = next((each for each in reversed(read.tasks.tasks) if each.action == REBOOT), None)
+        is_open = last is not None and not is_ended(last, read.report)
+        if last is not None and is_open and read.report.state_of(last.id) is not None:
+            return Progress(False, f"waits for the end of an earlier reboot of host {self._name}")
+        task = _joined(last, request) if last is not None and is_open else _reboot_task(read, request)
+        await self._box.write(read, read.tasks.with_task(task, read.report))
+        return Progress(False, self._waits("reboot it"))
+
+    async def forget_reboot(self, request: RebootRequest) -> None:
+        """Take back a reboot that the agent has not begun, unless another DPU needs it."""
+        read = await self._box.read()
+        if read is None:
+            return
+        for task in read.tasks.tasks:
+            if not _is_reboot_for(task, request.own) or is_ended(task, read.report) or read.report.state_of(task.id):
+                continue
+            others = tuple(each for each in task.ids if each != request.own)
+            rest = replace(task, ids=others)
+            kept = read.tasks.with_task(rest, read.report) if others else read.tasks.without([task.id])
+            await self._box.write(read, kept)
+            return
+
+    async def configure_network(self, request: NetworkRequest) -> Progress:
+        """One move towards the network of the host for one DPU. A host without an agent configures its own."""
+        read = await self._box.read()
+        if read is None:
+            return DONE
+        device = device_of(read, request.serial)
+        if device is None:
+            return Progress(
+                False, f"waits for the DPU with serial {quoted(request.serial)} on the PCI bus of {self._name}"
+            )
+        known = next((each for each in read.tasks.tasks if _is_network_for(each, request.own)), None)
+        if known is not None:
+            return await self._followed(read, known)
+        task = HostTask(
+            f"{NETWORK}-{read.stored.version}",
+            NETWORK,
+            request.zone,
+            pci_address=device.pci_address,
+            ids=(request.own,),
+            mtu=request.mtu,
+        )
+        await self._box.write(read, read.tasks.with_task(task, read.report))
+        return Progress(False, self._waits("configure its network"))
+
+    async def changed(self) -> None:
+        await self._box.changed()
+
+    async def _followed(self, read: BoxContent, task: HostTask) -> Progress:
+        """How far a task is. A failed one is forgotten, so that the next attempt gives another one."""
+        state = read.report.state_of(task.id)
+        if not is_ended(task, read.report):
+            return Progress(
+                False, self._waits(f"end task {task.action}" if state is not None else f"begin {task.action}")
+            )
+        is_other_boot = task.action == REBOOT and read.report.boot_id != task.boot_id
+        if state is not None and state.state == FAILED and not is_other_boot:
+            await self._box.write(read, read.tasks.without([task.id]))
+            raise TaskFailed(f"host {self._name}: {state.message}")
+        return DONE
+
+    def _waits(self, what: str) -> str:
+        return f"waits for the agent of host {self._name} to {what}"
+
+
+def device_of(read: BoxContent, serial: str) -> FoundDevice | None:
+    """The DPU with a serial number; without one, the only DPU of the host."""
+    if not serial:
+        return read.report.devices[0] if len(read.report.devices) == 1 else None
+    return next((each for each in read.report.devices if each.serial == serial), None)
+
+
+def _is_reboot_for(task: HostTask, own: str) -> bool:
+    return task.action == REBOOT and own in task.ids
+
+
+def _is_network_for(task: HostTask, own: str) -> bool:
+    return task.action == NETWORK and own in task.ids
+
+
+def _reboot_task(read: BoxContent, request: RebootRequest) -> HostTask:
+    return HostTask(
+        f"{REBOOT}-{read.stored.version}",
+        REBOOT,
+        request.zone,
+        boot_id=read.report.boot_id,
+        method=request.method,
+        methods=dict(sorted(request.methods.items())),
+        ids=tuple(sorted(request.ids | {request.own})),
+    )
+
+
+def _joined(task: HostTask, request: RebootRequest) -> HostTask:
+    """A reboot that is also for another DPU."""
+    return replace(
+        task,
+        method=min(task.method, request.method, key=REBOOT_ORDER.index),
+        methods=dict(sorted({**task.methods, **request.methods}.items())),
+        ids=tuple(sorted({*task.ids, *request.ids, request.own})),
+    )
