@@ -31,6 +31,7 @@ _PROGRAM = "deploy.process.decisions_program"
 _CHANGED_SETTINGS = {
     "role": DECISION_WRITER,
     "simulate": 0,
+    "simulate_hosts": "",
     "simulate_fail": "",
     "state_checkpoints": 1,
     "state_checkpoints_mb": 0,
