@@ -73,9 +73,9 @@ class ObservationEdge:
         """The position of the fold."""
         return self._replica.position(self._replica.partition_for(RESOURCES, self.source))
 
-    def observed(self, source: str, kind: str, before: float = inf) -> list[ObjectId]:
-        """The objects of a kind with an observation that is older than this position."""
-        prefix = f"{source}/{kind}/"
+    def observed(self, source: str, kind: str, before: float = inf, *, namespace: str = "") -> list[ObjectId]:
+        """The objects of a kind with an observation that is older than this position, in one namespace or in all."""
+        prefix = f"{source}/{kind}/{namespace}/" if namespace else f"{source}/{kind}/"
         rows = self._states.resources(self.source).observed.rows
         return [object_id(key) for key in rows if key.startswith(prefix) and rows[key].changed_offset < before]
 
@@ -123,15 +123,22 @@ class ObservationEdge:
 
 
 class ForeignHandler:
-    """The handler of the list-watch of one kind in one cluster."""
+    """The handler of the list-watch of one kind in one cluster, or in one namespace of it."""
 
     def __init__(
-        self, edge: ObservationEdge, source: str, kind: str, observe: Callable[[Custom], Mapping[str, object] | None]
+        self,
+        edge: ObservationEdge,
+        source: str,
+        kind: str,
+        observe: Callable[[Custom], Mapping[str, object] | None],
+        *,
+        namespace: str = "",
     ) -> None:
         self._edge = edge
         self._source = source
         self._kind = kind
         self._observe = observe
+        self._namespace = namespace
         self._names: set[ObjectId] = set()
         self._listed: set[ObjectId] | None = None
         self._began = 0
@@ -166,10 +173,16 @@ class ForeignHandler:
         listed, self._listed = self._listed or set(), None
         for at in self._names - listed:
             self._edge.remove(at)
-        for at in self._edge.observed(self._source, self._kind, self._began):
+        for at in self._edge.observed(self._source, self._kind, self._began, namespace=self._namespace):
             if at not in listed:
                 self._edge.remove(at)
         self._names = listed
+
+    def remove_all(self) -> None:
+        """Remove the observations of all objects: the collection is watched no more."""
+        for at in self._names:
+            self._edge.remove(at)
+        self._names = set()
 
     def _at(self, item: Custom) -> ObjectId:
         return ObjectId(self._source, self._kind, item.metadata.namespace, item.metadata.name)

@@ -12,6 +12,7 @@ from typing import Any
 from commands.kubernetes.kind_watches import KindWatches, WatchedKind
 from commands.kubernetes.list_watch import ListWatch
 from commands.kubernetes.observation_edge import ForeignHandler, ObservationEdge
+from commands.kubernetes.pull_secrets import PullSecretWatches
 from commands.kubernetes.resource_edge import STATED_KINDS, ResourceEdge
 from deploy.composition.dpu_clusters import ConnectCluster, DpuClusters, watched
 from drivers.kubernetes.cluster_connections import ClusterConnections
@@ -63,13 +64,17 @@ class ResourceEdges:
         )
         self.kinds: KindWatches | None = None
         self.clusters: DpuClusters | None = None
+        self.pull_secrets: PullSecretWatches | None = None
         self._connect = connect
         self._rng = rng
 
     @property
     def watches(self) -> Mapping[str, ListWatch[Any]]:
-        """The list-watches of the source cluster, by the plural of their kind."""
-        return self.kinds.watches if self.kinds is not None else {}
+        """The list-watches of the source cluster, by the plural of their kind; those of Secrets with their namespace,
+        too."""
+        found = dict(self.kinds.watches) if self.kinds is not None else {}
+        secrets = self.pull_secrets.watches if self.pull_secrets is not None else {}
+        return found | {f"secrets.{namespace}": watch for namespace, watch in secrets.items()}
 
     def attach(self, api: KubernetesApi) -> None:
         """Use this connection to the source cluster."""
@@ -78,6 +83,7 @@ class ResourceEdges:
         self.clusters = DpuClusters(
             api, self._connect, self.connections, self.resources, self.observations, rng=self._rng
         )
+        self.pull_secrets = PullSecretWatches(api, self.resources, self.observations, rng=self._rng)
         self.connections.add(self.source, api)
 
     async def run(self) -> None:
@@ -87,9 +93,9 @@ class ResourceEdges:
             tasks.create_task(self.observations.run())
             tasks.create_task(self.driver.run())
             tasks.create_task(self.credentials.run())
-            if self.kinds is not None and self.clusters is not None:
-                tasks.create_task(self.kinds.run())
-                tasks.create_task(self.clusters.run())
+            for part in (self.kinds, self.clusters, self.pull_secrets):
+                if part is not None:
+                    tasks.create_task(part.run())
 
     def _open_watch(
         self, api: KubernetesApi, path: str, cache: ObjectCache[LiveObject], selector: str

@@ -20,7 +20,7 @@ Row = TypeVar("Row")
 
 LOCAL = "local"
 """The source of objects of a plane without Kubernetes."""
-COLLECTED = ("Node.core", "Service.core", f"DPUServiceTemplate.{SERVICES}")
+COLLECTED = ("Node.core", "Secret.core", "Service.core", f"DPUServiceTemplate.{SERVICES}")
 """The kinds whose observed objects are indexed by source."""
 MAX_OBJECTS = 200_000
 """Maximum number of objects of one partition, of all its sources: with specs of 1 kB they take about 500 MB."""

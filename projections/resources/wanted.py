@@ -21,11 +21,12 @@ SecretForm = Literal["copy", "argocd-cluster"]
 
 class SecretSource(NamedTuple):
     """The Secret whose data a wanted Secret is made from when it is written. `cluster` is the name of the cluster in
-    the form for Argo CD."""
+    the form for Argo CD. `version` is that of the Secret if a watch follows it: another one is read again."""
 
     at: ObjectId
     form: SecretForm = "copy"
     cluster: str = ""
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)

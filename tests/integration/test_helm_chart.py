@@ -86,7 +86,7 @@ RESOURCE_RULES = {
     ("provisioning.dpu.nvidia.com", "dpudevices"): [*READ, "create", "patch"],
 }
 SECRET_RULES = {
-    ("", "secrets"): ["get", "list", "create", "patch", "delete"],
+    ("", "secrets"): CHANGE,
     ("", "serviceaccounts/token"): ["create"],
     ("", "configmaps"): ["get"],
     ("", "pods"): [*READ, "create", "delete"],

@@ -20,7 +20,7 @@ from projections.resources import kinds
 from schemas.kubernetes.objects import Custom
 from schemas.resources.crds import definition
 from schemas.resources.dpf import KINDS
-from schemas.resources.dpf.names import SERVICE_NAME, SERVICE_NAMESPACE
+from schemas.resources.dpf.names import IMAGE_PULL_SECRET, SERVICE_NAME, SERVICE_NAMESPACE
 from tests.support.kubernetes.cluster import ControlPlane
 from tests.support.kubernetes.observing import has_condition, observing
 from tests.support.kubernetes.peers import Peers, definitions
@@ -132,8 +132,11 @@ async def test_a_cluster_and_a_service_become_ready_and_go(clusters: ResourceClu
 
 
 async def test_hosts_reach_the_config_ports_of_a_service(clusters: ResourceClusters) -> None:
-    """What the chart makes in the DPU cluster is played: its Service, and a node that runs its pod."""
+    """What the chart makes in the DPU cluster is played: its Service, and a node that runs its pod. A labelled pull
+    secret keeps no service from going."""
     made = clusters
+    secret = {"metadata": {"name": "mine", "labels": {IMAGE_PULL_SECRET: ""}}, "data": {"key": PULL}}
+    await made.api.create(f"/api/v1/namespaces/{made.namespace}/secrets", secret)
     await made.create(kinds.DPF_OPERATOR_CONFIG, "config", CONFIG)
     await made.create(kinds.DPU_CLUSTER, "dpus", CLUSTER)
     port = {"name": "http", "port": 80, "protocol": "TCP"}
@@ -176,6 +179,7 @@ async def test_hosts_reach_the_config_ports_of_a_service(clusters: ResourceClust
             return bool(helm.get("valuesObject", {}).get("image") == "b")
 
         await made.until(has_new_values, "a change of the service is written")
+        await made.until(lambda: made.object(kinds.SECRET, "mine", in_dpu_cluster=True), "the copy of the pull secret")
         for kind, before in ((kinds.SERVICE, service), (kinds.ENDPOINT_SLICE, found)):
             after = await made.object(kind, "svc") or {}
             assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"], kind

@@ -50,6 +50,12 @@ class LateGoals:
     def is_consistent(self) -> bool:
         return True
 
+    def is_exclusive(self, key: str) -> bool:
+        return False
+
+    def is_foreign(self, key: str, live: LiveObject) -> bool:
+        return False
+
     def goal(self, key: str, live: LiveObject | None) -> Goal:
         return Goal(status={"phase": self.log[self.folded - 1]}, is_over=self.is_over and self.folded == 1)
 

@@ -1,7 +1,8 @@
 """The contents of wanted Secrets, read from the Secrets that they are made from. They are kept in memory only.
 
-A Secret is read by its name when a wanted Secret needs it, so the plane needs no right to list Secrets. It is read
-again when a connection changes, because a kubeconfig was replaced, and every hour.
+A Secret is read by its name when a wanted Secret needs it. It is read again when its version changes, if a watch
+follows it; when a connection changes, because a kubeconfig was replaced; and every hour. A content that is wanted no
+more is forgotten.
 """
 
 from __future__ import annotations
@@ -40,11 +41,19 @@ class _Content(NamedTuple):
 
 class SecretContents:
     """Contents by the key of the wanted Secret, while `run` runs. `on_change` is called with the key of a Secret whose
-    content has changed."""
+    content has changed. `source_of` gives the source of a wanted Secret, None for one that is wanted no more."""
 
-    def __init__(self, clusters: Clusters, on_change: Callable[[str], None], rng: Random) -> None:
+    def __init__(
+        self,
+        clusters: Clusters,
+        on_change: Callable[[str], None],
+        rng: Random,
+        *,
+        source_of: Callable[[str], SecretSource | None],
+    ) -> None:
         self._clusters = clusters
         self._on_change = on_change
+        self._source_of = source_of
         self._rng = rng
         self._found: dict[str, _Content] = {}
         self._due: dict[str, SecretSource] = {}
@@ -87,7 +96,10 @@ class SecretContents:
             failures = failures + 1 if failed else 0
 
     async def _read(self, key: str, source: SecretSource, failures: int) -> bool:
-        """Read the source of a Secret. Returns whether the content is known."""
+        """Read the source of a Secret. Returns whether the content is known, or needed no more."""
+        if self._source_of(key) != source:
+            self._found.pop(key, None)
+            return True
         try:
             fields = secret_content(source, await self._get(source.at))
         except (ApiError, ContentFault) as error:

@@ -32,6 +32,7 @@ from projections.resources.conditions.world import World
 from projections.resources.derivation import Derivation
 from projections.resources.live_derivation import LiveDerivation
 from projections.resources.state import ResourcesState, object_id
+from projections.resources.wanted import SecretSource
 from schemas.kubernetes.api import KubernetesApi
 
 LINGER_S = 0.02
@@ -101,7 +102,7 @@ class ResourceDriver:
             now_ms=now_ms,
             rng=rng,
         )
-        self._contents = SecretContents(connections, self._mark, rng)
+        self._contents = SecretContents(connections, self._mark, rng, source_of=self._secret_source)
         self._goals.content = self._contents.content
         self._replica = replica
         self._partition = partition
@@ -312,6 +313,11 @@ class ResourceDriver:
 
     def _world(self) -> World:
         return World.of(self._state, self._derivation)
+
+    def _secret_source(self, key: str) -> SecretSource | None:
+        """The source of a wanted Secret."""
+        wanted = wanted_object(key, self._world())
+        return wanted.secret if wanted is not None else None
 
     async def _learn_all(self) -> None:
         """Wait until the fold knows what the source cluster has: only then, an object that nothing wants is known to

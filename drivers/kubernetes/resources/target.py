@@ -7,11 +7,15 @@ others change again and again is restored at most ten times a minute.
 Definitions of DPF have no field for a position of the log. A replica that lags behind could therefore set an object
 back, and delete one that is wanted meanwhile. So a write is planned by folds that have caught up with the log
 (`Writer`), and names the version of the object that it replaces.
+
+An object that is written only if no other one has its name is read before it is made: the watch sees only objects of
+ours. One of others is left alone, reported, and read again every five minutes, as no watch says when it has gone.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -30,6 +34,10 @@ from projections.kubernetes.resources.live_object import LiveObject
 from projections.kubernetes.resources.writes import STATUS, Write, content_digest, next_write
 from projections.resources.state import object_id
 
+logger = logging.getLogger(__name__)
+
+FOREIGN_S = 300.0
+"""Time after which an object of others in the place of a wanted one is read again."""
 UNWATCHED_S = 1.0
 """Wait before the next attempt while the watch of the objects is interrupted."""
 REWATCHED_S = 5.0
@@ -78,6 +86,8 @@ class ResourceTarget:
         """The write that was planned last, by the object's name."""
         self._confirmed: set[str] = set()
         """Objects of which the answer to a write is expected."""
+        self._foreign: dict[str, tuple[str, float]] = {}
+        """The uid of an object of others in the place of a wanted one, by name, and when it is read again."""
         self._read: set[str] = set()
         """The objects that were read, if there is no watch."""
         self._deleted: dict[str, str] = {}
@@ -134,6 +144,9 @@ class ResourceTarget:
         """The next write of an object."""
         if not self._goals.is_consistent():
             return Wait(INCONSISTENT_S)
+        pause_s = self._foreign_pause_s(name)
+        if pause_s is not None:
+            return Wait(pause_s)
         write = self._next(name)
         if write is None:
             self._needed_s.pop(name, None)
@@ -162,6 +175,32 @@ class ResourceTarget:
             return None
         return write
 
+    def _foreign_pause_s(self, name: str) -> float | None:
+        """The time for which an object of others is left alone; None if there is none. After that time it is forgotten,
+        and the next plan reads it."""
+        live, now_s = self.cache.objects.get(name), _now_s()
+        if live is None:
+            return None
+        if not self._goals.is_foreign(self.key(name), live):
+            self._foreign.pop(name, None)
+            return None
+        uid, until_s = self._foreign.get(name, ("", 0.0))
+        if uid == live.metadata.uid and now_s < until_s:
+            return until_s - now_s
+        self._foreign[name] = (live.metadata.uid, now_s + FOREIGN_S)
+        if uid == live.metadata.uid:
+            self.cache.forget(name)
+            return 0.0
+        self._report_foreign(name)
+        return FOREIGN_S
+
+    def _report_foreign(self, name: str) -> None:
+        about = {"object": self.key(name)}
+        logger.warning("object not written: one of others has its name, and is left alone", extra=about)
+        event = self._goals.event_of_foreign(self.key(name))
+        if event is not None:
+            self._report(event)
+
     def _in_turn(self, name: str, write: Write) -> Plan:
         """The request if it is our turn, or else the remaining wait. Turns count from the first need of a write."""
         now_s, rank = _now_s(), self._ranks.rank(f"{self._source}/{self.kind.plural}/{name}", KUBERNETES)
@@ -170,6 +209,8 @@ class ResourceTarget:
             return Wait(left_s)
         self._sent[name] = write
         is_unsure = now_s < self._unsure_until_s or (not self.is_watched and name not in self._read)
+        if name not in self.cache.objects and self._goals.is_exclusive(self.key(name)):
+            is_unsure = True
         return self._request(name, write)._replace(is_takeover=rank > 0 or is_unsure)
 
     def _request(self, name: str, write: Write) -> Request:

@@ -12,7 +12,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from projections.kubernetes.object_cache import ObjectCache
+from projections.kubernetes.object_events import ObjectEvent
 from projections.kubernetes.resources.api_kinds import STATED
+from projections.kubernetes.resources.foreign_objects import dpu_cluster, is_exclusive, is_foreign, not_copied
 from projections.kubernetes.resources.live_object import LiveObject, object_name
 from projections.kubernetes.resources.manifests import (
     Manifest,
@@ -146,7 +148,26 @@ class Goals:
             return goal
         return goal._replace(is_over=self._is_over(key, live, world))
 
+    def is_exclusive(self, key: str) -> bool:
+        """Whether an object is written only if no other one has its name: it is read before it is made."""
+        wanted = wanted_object(key, self._world())
+        return wanted is not None and is_exclusive(wanted)
+
+    def is_foreign(self, key: str, live: LiveObject) -> bool:
+        """Whether an object of others has the name of a wanted one, and is left alone."""
+        wanted = wanted_object(key, self._world())
+        return wanted is not None and is_foreign(wanted, live)
+
+    def event_of_foreign(self, key: str) -> ObjectEvent | None:
+        """The Event about an object of others that is left alone; None if its DPUCluster is not seen."""
+        at = object_id(key)
+        cluster = dpu_cluster(at.source, self._source)
+        live = self._live.get(cluster.key)
+        return not_copied(at, cluster, live.metadata.uid) if live is not None else None
+
     def _wanted(self, at: ObjectId, wanted: Wanted, live: LiveObject | None, world: World) -> Goal:
+        if live is not None and is_foreign(wanted, live):
+            return NOTHING
         own, status = FINALIZERS.get(at.kind, ()), None
         if live is not None and at.kind in _STATED:
             status = self._status(at.key, live, world, live.metadata.generation)
@@ -221,15 +242,16 @@ class Goals:
             return False
         if at.kind in _OF_DEPLOYMENT and owner.kind == kinds.DPU_DEPLOYMENT:
             return self._is_child_over(key, owner, world)
+        if at.source != self._source:
+            return True  # Argo CD needs nothing of ours there
         return not any(self._leaves(kind, world) for kind in _LEAVE_FIRST.get(at.kind, ()))
 
     def after(self, key: str) -> Iterator[str]:
         """The keys of the objects that may be deleted only after this one."""
         kind = object_id(key).kind
         for other, first in _LEAVE_FIRST.items() if kind in _FIRST else ():
-            for source, present in self._live.caches if kind in first else ():
-                if present == other:
-                    yield from self._live.keys(source, other)
+            if kind in first:
+                yield from self._live.keys(self._source, other)
 
     def _leaves(self, kind: str, world: World) -> bool:
         """Whether an object of ours of this kind is there that nothing wants any more."""

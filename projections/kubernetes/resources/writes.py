@@ -70,6 +70,8 @@ def next_write(
         return _resumed(live) or Write("delete", live.metadata.uid)
     if goal.manifest is not None:
         write = _applied(goal.manifest, live, schema)
+        if write is not None and at.kind == kinds.SECRET and goal.manifest.get("type", live.type) != live.type:
+            return Write("delete", live.metadata.uid)  # the server lets nobody change the type of a Secret
         if write is not None and _is_fixed(at.kind, goal.manifest, live):
             # Without its finalizers the object is gone at once. With them its deletion would be seen, and be taken for
             # that of a user, which releases the DPU to its wanted image.

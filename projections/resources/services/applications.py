@@ -19,6 +19,7 @@ from projections.resources.services.naming import (
     service_labels,
 )
 from projections.resources.services.projects import PROJECT_DPU, PROJECT_HOST, project
+from projections.resources.services.secret_copies import labelled_copies
 from projections.resources.specs import JSON, Labels, read, without_absent
 from projections.resources.state import ObjectId, Resource, object_id
 from projections.resources.wanted import Wanted
@@ -31,7 +32,8 @@ _OCI = "oci://"
 
 
 def of_service(key: str, row: Resource, lookup: Lookup) -> list[Wanted] | str:
-    """The Applications of a DPUService, their project, the namespace in each DPU cluster, and the ports for hosts."""
+    """The Applications of a DPUService, their project, the namespace in each DPU cluster with the Secrets for pulling
+    images, and the ports for hosts."""
     spec, at = read(ServiceSpec, row), object_id(key)
     if isinstance(spec, str):
         return spec
@@ -48,7 +50,7 @@ def of_service(key: str, row: Resource, lookup: Lookup) -> list[Wanted] | str:
         found = _application(at, spec, row.labels, cluster, lookup)
         if isinstance(found, str):
             return found
-        wanted += [namespace(key, cluster, at.namespace), found]
+        wanted += [namespace(key, cluster, at.namespace), *labelled_copies(at, cluster, lookup), found]
     return [*wanted, *config_ports(at, spec, row.labels, clusters, lookup)]
 
 

@@ -12,6 +12,7 @@ import msgspec
 from projections.kubernetes.foreign.kind import ForeignKind
 from projections.kubernetes.foreign.kinds import IN_SOURCE_CLUSTER
 from projections.kubernetes.foreign.nodes import CLUSTER_NODE
+from projections.kubernetes.foreign.secrets import PULL_SECRET
 from projections.kubernetes.foreign.services import CHART_SERVICE
 from projections.resources import kinds
 from schemas.kubernetes.api import NOT_FOUND, ApiError
@@ -24,7 +25,8 @@ _custom = msgspec.json.Decoder(Custom)
 
 async def observing(made: ResourceClusters) -> None:
     """Observe the objects in the namespace of a test, and the nodes of its DPU cluster, until cancelled."""
-    in_source, in_dpu_cluster = IN_SOURCE_CLUSTER[:2] + IN_SOURCE_CLUSTER[3:], (CHART_SERVICE, CLUSTER_NODE)
+    in_source = (*IN_SOURCE_CLUSTER[:2], *IN_SOURCE_CLUSTER[3:], PULL_SECRET)
+    in_dpu_cluster = (CHART_SERVICE, CLUSTER_NODE)
     kinds_of = [(each, False) for each in in_source] + [(each, True) for each in in_dpu_cluster]
     seen: dict[tuple[str, str, bool], Any] = {}
     while True:
