@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from ipaddress import ip_interface
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,8 +16,9 @@ import click
 from deploy.cli.param_types import Seconds, addresses
 from deploy.cli.tls import certificates_of, tls_options
 from deploy.host_agent.devices import DEVICE_IDS, find_devices
+from deploy.host_agent.host_network import BRIDGE, VFS, HostNetwork
 from projections.field_checks import quoted
-from projections.resources.host_tasks import REBOOT, FoundDevice
+from projections.resources.host_tasks import NETWORK, REBOOT, FoundDevice
 from projections.resources.items import check_object_name
 from schemas.resources.dpf.node import REBOOT_ORDER
 
@@ -64,6 +66,17 @@ def _reboot_commands(
             raise click.BadParameter(f"{method} must have a command")
         found[method] = command
     return found
+
+
+def _interface_addresses(context: click.Context, parameter: click.Parameter, given: Sequence[str]) -> Sequence[str]:
+    for each in given:
+        try:
+            ip_interface(each)
+        except ValueError:
+            raise click.BadParameter(f"{quoted(each)} must be ADDRESS/LENGTH") from None
+        if "/" not in each:
+            raise click.BadParameter(f"{quoted(each)} must be ADDRESS/LENGTH")
+    return given
 
 
 def _root(name: str, text: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -118,6 +131,28 @@ def _root(name: str, text: str) -> Callable[[Callable[..., None]], Callable[...,
     f"[{POWER_CYCLE}; systemctl reboot]",
 )
 @click.option(
+    "--bridge",
+    default=BRIDGE,
+    show_default=True,
+    metavar="NAME",
+    help="Bridge of the host that gets the first VF of each DPU.",
+)
+@click.option(
+    "--bridge-address",
+    "bridge_addresses",
+    multiple=True,
+    callback=_interface_addresses,
+    metavar="ADDRESS/LENGTH",
+    help="Address of the bridge; may be repeated.  [those that it has]",
+)
+@click.option(
+    "--vfs",
+    type=click.IntRange(0, 1_024),
+    default=VFS,
+    show_default=True,
+    help="VFs to make on a DPU that has none.",
+)
+@click.option(
     "--interval",
     type=Seconds(0.1, 3_600),
     default=5.0,
@@ -138,6 +173,9 @@ def host_agent(
     device_ids: tuple[str, ...],
     features: Path | None,
     reboot_commands: Mapping[str, Sequence[str]],
+    bridge: str,
+    bridge_addresses: Sequence[str],
+    vfs: int,
     interval: float,
     seed: int | None,
     sys_root: Path,
@@ -163,6 +201,7 @@ def host_agent(
         device_ids=device_ids,
         features=features,
         reboot_commands=reboot_commands,
+        network=HostNetwork(bridge, bridge_addresses, vfs),
         interval_s=interval,
         rng=random.Random(seed),
         certificates=certificates_of(**tls),
@@ -179,6 +218,7 @@ async def _serve(
     device_ids: Sequence[str],
     features: Path | None,
     reboot_commands: Mapping[str, Sequence[str]],
+    network: HostNetwork,
     interval_s: float,
     rng: random.Random,
     certificates: Certificates | None,
@@ -187,6 +227,7 @@ async def _serve(
     from deploy.clock import now_ms
     from deploy.host_agent.agent import HostAgent, HostIdentity
     from deploy.host_agent.boot import read_boot
+    from deploy.host_agent.network import NetworkAction
     from deploy.host_agent.only_one import only_one
     from deploy.host_agent.reboot import RebootAction
     from eventstore.ids import uuid7
@@ -204,8 +245,11 @@ async def _serve(
                 client,
                 identity,
                 boot=boot,
-                devices=partial(_found, roots, device_ids, features),
-                actions={REBOOT: RebootAction(node, reboot_commands, boot)},
+                devices=partial(_found, roots, device_ids, features, network.bridge),
+                actions={
+                    REBOOT: RebootAction(node, reboot_commands, boot),
+                    NETWORK: NetworkAction(roots.sys, network),
+                },
                 interval_s=interval_s,
                 rng=rng,
             )
@@ -214,11 +258,11 @@ async def _serve(
             await agent.run()
 
 
-def _found(roots: Roots, device_ids: Sequence[str], features: Path | None) -> list[FoundDevice]:
+def _found(roots: Roots, device_ids: Sequence[str], features: Path | None, bridge: str) -> list[FoundDevice]:
     """The DPUs of the host; the feature file gets them, too."""
     from deploy.host_agent.features import features_text, write_features
 
     devices = find_devices(roots.sys, roots.dev, device_ids)
     if features is not None:
-        write_features(features, features_text(devices, has_bridge=(roots.sys / "class/net/br-dpu").exists()))
+        write_features(features, features_text(devices, has_bridge=(roots.sys / "class/net" / bridge).exists()))
     return devices

@@ -139,7 +139,7 @@ def step_facts(state: ResourcesState, derivation: Derivation, dpu: str) -> StepF
         _cluster(at, cluster),
         ({HOST: host.name} if len(host.name) <= LABEL_MAX else {}) | (cluster.node_labels or {}),
         cluster.node_annotations or {},
-        _mtu(state, at.source),
+        mtu_of(state, at.source),
     )
 
 
@@ -155,7 +155,8 @@ def limits_of(state: ResourcesState, source: str) -> MaintenanceLimits:
     return MaintenanceLimits()
 
 
-def _mtu(state: ResourcesState, source: str) -> int:
+def mtu_of(state: ResourcesState, source: str) -> int:
+    """The MTU of the ports of DPUs on hosts of a source, as its DPFOperatorConfig states it."""
     for key in state.of_kind(source, DPF_OPERATOR_CONFIG):
         spec = read(_OperatorConfigSpec, state.objects.rows[key])
         if not isinstance(spec, str) and spec.networking is not None and spec.networking.high_speed_mtu:

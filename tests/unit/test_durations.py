@@ -9,7 +9,7 @@ import pytest
 from projections.resources.durations import duration_ms
 from projections.resources.kinds import DPF_OPERATOR_CONFIG
 from projections.resources.state import ResourcesState
-from projections.resources.step_facts import DEFAULT_SYNC_MS, limits_of
+from projections.resources.step_facts import DEFAULT_SYNC_MS, limits_of, mtu_of
 from tests.support.resources import LOCAL, DeliveredResources
 
 
@@ -47,3 +47,12 @@ def test_the_wait_for_other_dpus_of_a_host_is_a_duration_with_a_default(given: s
     log.apply(DPF_OPERATOR_CONFIG, "config", json.dumps({"provisioningController": controller}))
     assert limits_of(log.state, LOCAL) == (expected, 3)
     assert limits_of(ResourcesState(), LOCAL) == (DEFAULT_SYNC_MS, 50)
+
+
+@pytest.mark.parametrize(("networking", "expected"), [({"highSpeedMTU": 9_000}, 9_000), ({}, 1_500), (None, 1_500)])
+def test_the_mtu_of_the_ports_of_dpus_has_a_default(networking: dict[str, int] | None, expected: int) -> None:
+    log = DeliveredResources()
+    spec = {"provisioningController": {}} | ({} if networking is None else {"networking": networking})
+    log.apply(DPF_OPERATOR_CONFIG, "config", json.dumps(spec))
+    assert mtu_of(log.state, LOCAL) == expected
+    assert mtu_of(ResourcesState(), LOCAL) == 1_500
