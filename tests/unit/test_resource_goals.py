@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+import pytest
 from msgspec.structs import replace
 
 from projections.kubernetes.object_names import OWN_LABELS
@@ -179,7 +181,7 @@ def test_an_object_that_nothing_wants_is_deleted_once_the_fold_knows_the_cluster
 def test_a_finalizer_goes_when_nothing_is_left() -> None:
     site = Site(hosts() | {SET_KEY: dpu_set(deleted_ms=5)})
     site.exists(SET_KEY, is_deleted=True)
-    site.exists(DPU_KEY, owner=SET_KEY)
+    site.exists(DPU_KEY, owner=SET_KEY, is_deleted=True)
     site.derived.state.observe({DPU_KEY: Observed("", '{"ready": false, "phase": "OS Installing"}', "zone", 1, 0)})
     assert not site.goal(SET_KEY).is_released and not site.goal(DPU_KEY).is_released
     site.derived.state.observe({DPU_KEY: None})
@@ -190,6 +192,22 @@ def test_a_finalizer_goes_when_nothing_is_left() -> None:
     assert not site.goal(key(kinds.BFB, "image")).is_released, "the set refers to it"
     site.derived.apply({SET_KEY: None})
     assert site.goal(key(kinds.BFB, "image")).is_released
+
+
+def test_what_was_made_from_an_object_is_not_read_while_the_object_stays() -> None:
+    """A DPUSet may have all DPUs of a fleet, and is checked again and again."""
+
+    class Unread(dict[str, None]):
+        def __iter__(self) -> Iterator[str]:
+            raise AssertionError("read")
+
+    site = Site(hosts() | {SET_KEY: dpu_set()})
+    site.live.dependents[SET_KEY] = Unread()
+    site.exists(SET_KEY)
+    assert not site.goal(SET_KEY).is_released
+    site.exists(SET_KEY, is_deleted=True, resource_version="2")
+    with pytest.raises(AssertionError, match="read"):
+        site.goal(SET_KEY)
 
 
 def test_a_namespace_outlives_what_wanted_it_and_holds_up_nothing() -> None:

@@ -170,7 +170,7 @@ class ResourceDriver:
     def _on_live(self, key: str, owners: Iterable[str]) -> None:
         self._mark(key)
         for owner in owners:
-            self._mark(owner)
+            self._mark_owner(owner)
             if object_id(owner).kind == kinds.DPU_DEPLOYMENT and self.live.get(key) is None:
                 for sibling in self.live.dependents.get(owner, ()):
                     self._mark(sibling)  # children of a deployment leave one kind after the other
@@ -182,6 +182,16 @@ class ResourceDriver:
         if object_id(key).source == self._source and not self._is_known_owner(key):
             for child in self._wanted_by(key):
                 self._mark(child)
+
+    def _mark_owner(self, key: str) -> None:
+        """Check an owner of an object that has changed. One that stays is checked in the next pass: it may be the owner
+        of all DPUs of a fleet, and its status then is as long a computation, for each of them."""
+        live, at = self.live.get(key), object_id(key)
+        is_in_passes = at.source == self._source and at.kind in STATED and at.kind not in _PER_HOST
+        if is_in_passes and live is not None and live.metadata.deletion_timestamp is None:
+            self._begin_pass(is_whole=False)
+        else:
+            self._mark(key)
 
     def _is_known_owner(self, key: str) -> bool:
         """Whether the objects that an object wants exist already, so that a change of it does not concern them."""

@@ -213,7 +213,8 @@ class Goals:
     def _stated(self, at: ObjectId, live: LiveObject, world: World) -> Goal:
         """The goal of an object that a user states: a finalizer, DPF's annotation of an interface that a service uses,
         and a status once the fold knows the object."""
-        is_released = not waits_for(at.key, world, self._live.dependents.get(at.key, ()))
+        is_deleting = live.metadata.deletion_timestamp is not None
+        is_released = is_deleting and not waits_for(at.key, world, self._live.dependents.get(at.key, ()))
         row = world.stated(at.key)
         status = None
         if row is not None and row.uid == live.metadata.uid:

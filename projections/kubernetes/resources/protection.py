@@ -7,6 +7,8 @@ Every reason names the object that must be changed or deleted.
 
 from __future__ import annotations
 
+import heapq
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 
 from projections.resources import kinds
@@ -60,16 +62,12 @@ def waits_for(key: str, world: World, dependents: Iterable[str]) -> list[Blame]:
     it. An object that is still wanted waits for nothing: it is made again."""
     if world.wanted(key) is not None:
         return []
-    found: list[Blame] = []
-    for blame in (*_remaining(key, dependents), *users(key, world), *unreleased(key, world)):
-        found.append(blame)
-        if len(found) == _LISTED:
-            break
-    return found
+    found = itertools.chain(_remaining(key, dependents), users(key, world), unreleased(key, world))
+    return [*itertools.islice(found, _LISTED)]
 
 
 def _remaining(key: str, dependents: Iterable[str]) -> Iterator[Blame]:
-    for each in sorted(dependents):
+    for each in heapq.nsmallest(_LISTED, dependents):
         yield Blame(each, f"{short_name(key)} waits until {_described(key, each)} is deleted")
 
 
