@@ -84,7 +84,7 @@ def _check_dialed(address: str) -> str | None:
         parts = urlsplit(address)
         host = (parts.hostname or "").encode("ascii").decode()  # a resolver would read Unicode digits as ASCII
     except ValueError:
-        return f"bmc_address: {field_checks.quoted(address)} must be a URL such as http://HOST:PORT/NAME"
+        return f"bmc_address: {field_checks.quoted(address)} must be a URL such as redfish://HOST:PORT"
     if "@" in parts.netloc:
         return (
             f"bmc_address: {field_checks.quoted(address)} must not contain credentials: the log would keep them"

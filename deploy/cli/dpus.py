@@ -176,7 +176,7 @@ def register(*, client: Client, output: str, dpu: str, zone: str, node: str, ser
     """Register a DPU.
 
     \b
-    Example: dpuplane dpus register rack7-d3 --zone rack7 --node rack7-n3 --serial MT2233X0 --bmc-address http://10.9.0.3:8443/d3
+    Example: dpuplane dpus register rack7-d3 --zone rack7 --node rack7-n3 --serial MT2233X0 --bmc-address redfish://10.9.0.3:443
     """
     request = pb.RegisterDpuRequest(zone=zone, dpu=dpu, node=node, serial=serial, bmc_address=bmc_address)
     finish(client.command("RegisterDpu", request), output)

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import sys
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from deploy.cli.param_types import FiniteRange, addresses
-from deploy.cli.simulated_failures import fail_option
+from deploy.cli.param_types import FiniteRange, Folder, addresses
 from deploy.cli.tls import certificates_of, tls_options
-from deploy.settings.addresses import Address, parse_address
+from deploy.settings.addresses import parse_address
 from deploy.settings.zone_names import parse_zones
-from drivers.backends.simulated_failures import Failure, parse_failures
 
 if TYPE_CHECKING:
     from deploy.tls.certificates import Certificates
+    from drivers.simulators.redfish.bmcs import BmcOptions
 
 SERVER_DEFAULT = "127.0.0.1:7080"
 
@@ -45,10 +42,31 @@ SERVER_DEFAULT = "127.0.0.1:7080"
     help="API of the plane, to list zones and register DPUs.",
 )
 @click.option("--zones", default="", metavar="Z,...", help="Only these zones.  [every zone, also new ones]")
-@click.option("--bmc", default="127.0.0.1:0", metavar="HOST:PORT", help="Address of the simulated BMCs.")
+@click.option(
+    "--bmc",
+    default="127.0.0.1:0",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Address of the first simulated BMC. Each DPU has one, at the next free port; 0 takes any.",
+)
+@click.option(
+    "--bmc-folder",
+    type=Folder(),
+    metavar="DIR",
+    help="Files for `dpuplane serve`: ca.pem for --bmc-ca, password for --bmc-password-file. Missing ones are created."
+    "  [without it, BMCs sign their certificates themselves, anew at each start]",
+)
+@click.option(
+    "--image-ca",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Authority of the servers of images, such as images/tls.pem of the plane's data.  [those of the system]",
+)
+@click.option(
+    "--fail", "failing", type=FiniteRange(0, 1), default=0.0, help="Share of installations that fail on the device."
+)
 @click.option("--loss", type=FiniteRange(0, 1), default=0.0, help="Share of frames that are lost.")
 @click.option("--latency", "latency_ms", type=FiniteRange(0), default=0.0, help="Mean time to apply a frame, in ms.")
-@fail_option("--fail")
 @click.option("--seed", type=int, help="Seed of every random choice.  [a new one]")
 @tls_options
 def simulator(
@@ -58,18 +76,23 @@ def simulator(
     server: list[str],
     zones: str,
     bmc: str,
+    bmc_folder: Path | None,
+    image_ca: Path | None,
+    failing: float,
     loss: float,
     latency_ms: float,
-    fail: str | None,
     seed: int | None,
     **tls: Path | None,
 ) -> None:
     """Run simulated DPUs for every zone of a plane, until SIGTERM or SIGINT.
 
-    The DPUs register themselves, connect to relays as agents do, and act as their BMCs. Prints one line that begins
-    with `ready` and has the addresses of the BMCs.
+    The DPUs register themselves and connect to relays as agents do. Each has a BMC that speaks Redfish over HTTPS, with
+    the factory password at first; `dpuplane serve` needs a --bmc-password-file to install them. Prints one line that
+    begins with `ready`.
     """
+    from deploy.clock import now_ms
     from deploy.process.life import run_until_signal
+    from deploy.process.simulated_bmcs import simulated_bmc_options
     from deploy.telemetry.logs import configure_logs
 
     try:
@@ -78,7 +101,6 @@ def simulator(
         raise click.UsageError(f"bmc: {error}") from error
     try:
         wanted = parse_zones(zones)
-        failures = parse_failures("fail", fail or "")
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     configure_logs()
@@ -88,10 +110,9 @@ def simulator(
         dpus_per_zone=dpus_per_zone,
         servers=server,
         zones=wanted,
-        listen=listen,
+        bmc_options=simulated_bmc_options(listen, bmc_folder, image_ca, failing, now_ms=now_ms()),
         loss=loss,
         latency_ms=latency_ms,
-        failures=failures,
         rng=rng,
         certificates=certificates_of(**tls),
     )
@@ -104,30 +125,21 @@ async def _simulate(
     dpus_per_zone: int,
     servers: list[str],
     zones: frozenset[str],
-    listen: Address,
+    bmc_options: BmcOptions,
     loss: float,
     latency_ms: float,
-    failures: Sequence[Failure],
     rng: random.Random,
     certificates: Certificates | None,
 ) -> None:
-    from aiohttp import web
-
-    from deploy.clock import now_ms
+    from deploy.clock import now_ms, utc_now
     from deploy.process.remote_registrar import RemoteRegistrar
     from deploy.tls.dialing import dialing
-    from drivers.backends.http_bmc import application
     from drivers.backends.simulated import DeviceFaults
-    from drivers.backends.simulated_bmc import SimulatedBmcs
-    from drivers.simulators.simulator import NAMING, Simulator
+    from drivers.simulators.redfish.bmcs import RedfishBmcs
+    from drivers.simulators.simulator import Simulator
 
     async with AsyncExitStack() as stack:
-        bmcs = SimulatedBmcs(now_s=asyncio.get_running_loop().time, rng=rng, failures=failures)
-        runner = web.AppRunner(application(bmcs.device), access_log=None, shutdown_timeout=1.0)
-        await runner.setup()
-        stack.push_async_callback(runner.cleanup)
-        await web.TCPSite(runner, listen.host, listen.port).start()
-        bmc = Address(listen.host, runner.addresses[0][1])
+        bmcs = await stack.enter_async_context(RedfishBmcs.serving(bmc_options, now=utc_now, rng=rng))
         registrar = RemoteRegistrar(servers, now_ms=now_ms, rng=rng, zones=zones, certificates=certificates)
         stack.push_async_callback(registrar.close)
         dialer = await stack.enter_async_context(dialing(certificates))
@@ -138,8 +150,8 @@ async def _simulate(
             rng=rng,
             dpus_per_zone=dpus_per_zone,
             faults=DeviceFaults(frame_loss=loss, latency_ms=latency_ms),
-            naming=NAMING._replace(bmc_address=f"http://{bmc}/{NAMING.dpu}"),
+            bmcs=bmcs,
         )
-        sys.stdout.write(f"ready bmc={bmc} relays={','.join(relays)}\n")
+        sys.stdout.write(f"ready relays={','.join(relays)}\n")
         sys.stdout.flush()
         await devices.run()

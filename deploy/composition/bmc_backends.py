@@ -10,24 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import aiohttp
-
 from drivers.backends.bmc import Bmc, Connect, NeedsOperator, by_scheme
-from drivers.backends.http_bmc import http_connect
 from drivers.backends.simulated_bmc import SimulatedBmcs
 from projections.field_checks import quoted
 
 
 @dataclass(frozen=True, slots=True)
 class BmcContext:
-    """The dependencies of a backend: a client session, and the simulated BMCs of the process, if it has any."""
+    """The dependencies of a backend: the simulated BMCs of the process, if it has any."""
 
-    session: aiohttp.ClientSession
     simulated: SimulatedBmcs | None
-
-
-def _http(context: BmcContext) -> Connect:
-    return http_connect(context.session)
 
 
 def _simulated(context: BmcContext) -> Connect:
@@ -35,7 +27,7 @@ def _simulated(context: BmcContext) -> Connect:
 
 
 def _not_simulated(address: str) -> Bmc:
-    raise NeedsOperator(f"bmc_address: {quoted(address)} needs a provisioner with --simulate, or a simulator's address")
+    raise NeedsOperator(f"bmc_address: {quoted(address)} needs a provisioner with --simulate")
 
 
 def _redfish(context: BmcContext) -> Connect:
@@ -47,7 +39,6 @@ def _without_installer(address: str) -> Bmc:
 
 
 BMC_BACKENDS: Mapping[str, Callable[[BmcContext], Connect]] = {
-    "http": _http,
     "redfish": _redfish,
     "simulated": _simulated,
 }

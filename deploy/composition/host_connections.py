@@ -22,7 +22,7 @@ from eventstore.replicas.replica import Replica
 from projections.resources.clusters import cluster_source
 from projections.resources.state import LOCAL
 from projections.resources.step_facts import HostRef
-from projections.zones.dpus.install_interfaces import is_simulated, stands_for_host
+from projections.zones.dpus.install_interfaces import is_simulated
 from schemas.kubernetes.api import KubernetesApi
 
 
@@ -67,7 +67,7 @@ class HostConnections:
             return KubernetesHost(self._connected(ref.at.source), ref, agent=simulated or self._agent(ref))
         if simulated is not None:
             return simulated
-        return None if stands_for_host(bmc_address) else UnmanagedHost(ref, self._agent(ref))
+        return None if is_simulated(bmc_address) else UnmanagedHost(ref, self._agent(ref))
 
     def _agent(self, ref: HostRef) -> AgentHost | None:
         return None if self.box is None else AgentHost(self.box(ref.namespace, ref.name), ref.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 from drivers.simulators.simulator import DpuRefused
 from eventstore.ids import envelope, uuid7
@@ -36,9 +36,9 @@ class LocalRegistrar:
         self._last_zones = there
         return there
 
-    async def registered(self, zone: str) -> Collection[str]:
+    async def registered(self, zone: str) -> Mapping[str, str]:
         dpus = self._states.zone(zone).dpus.rows
-        return [name for name, dpu in dpus.items() if dpu.zone == zone]
+        return {name: dpu.bmc_address for name, dpu in dpus.items() if dpu.zone == zone}
 
     async def register(self, zone: str, dpu: str, node: str, serial: str, bmc_address: str) -> None:
         """Raises DpuRefused; LogUnavailable or AppendUnknown while the outcome is unknown."""

@@ -17,8 +17,6 @@ from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-import aiohttp
-
 from commands.queries.status import DeviceSource, StatusReporter
 from commands.server import ApiServer
 from deploy.composition.bmc_backends import BmcContext, connect_of
@@ -96,9 +94,6 @@ API_GRACE_S = 1.0
 
 SAVE_GRACE_S = 2.0
 """Time limit for the last save at the end."""
-
-BMC_TIMEOUT = aiohttp.ClientTimeout(total=60.0)
-"""Maximum time of any call to a BMC; a provisioner sets a shorter one per call."""
 
 
 class Plane:
@@ -242,7 +237,7 @@ class Plane:
         if self._beacons is not None:
             running.start(self._beacons.run())
         images = await self._open_images(stack, running, ranks)
-        connect, simulated = await self._connect(stack, running, images)
+        connect, simulated = self._connect(running, images)
         hosts = HostConnections(self._cluster_api, simulated, self._box)
         url_of = no_url if images is None else images.installations.url
         redfish = await stack.enter_async_context(
@@ -453,13 +448,9 @@ class Plane:
         running.start(images.run())
         return images
 
-    async def _connect(
-        self, stack: AsyncExitStack, running: ProcessTasks, images: ImageStore | None
-    ) -> tuple[Connect, SimulatedHosts | None]:
+    def _connect(self, running: ProcessTasks, images: ImageStore | None) -> tuple[Connect, SimulatedHosts | None]:
         """The connector to BMCs, and the hosts of simulated ones. Simulated BMCs get their images from the image store
         as real ones do."""
-        connector = aiohttp.TCPConnector(limit=0)  # callers limit calls; a hanging BMC must not block the others
-        session = await stack.enter_async_context(aiohttp.ClientSession(timeout=BMC_TIMEOUT, connector=connector))
         simulated, hosts = None, None
         now_s = asyncio.get_running_loop().time
         if self.settings.is_simulated:
@@ -472,7 +463,7 @@ class Plane:
             simulated = SimulatedBmcs(now_s=now_s, rng=self._rng, faults=faults, failures=failures, transfers=begin)
             hosts = SimulatedHosts(simulated, now_s=now_s, rng=self._rng, faults=faults)
             self.simulated_bmcs = simulated
-        return connect_of(BmcContext(session, simulated)), hosts
+        return connect_of(BmcContext(simulated)), hosts
 
     def _simulate(self, running: ProcessTasks, relay: Relay, expected_zones: Collection[str]) -> None:
         async def dial(_address: str) -> Link:

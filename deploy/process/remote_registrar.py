@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 import grpc
@@ -65,10 +65,11 @@ class RemoteRegistrar:
                 return there
             await asyncio.sleep(CHECK_S)
 
-    async def registered(self, zone: str) -> Collection[str]:
+    async def registered(self, zone: str) -> Mapping[str, str]:
         request = pb.ListDpusRequest(zone=zone, min_position=self._position)
         with _plane_errors():
-            return [dpu.dpu async for page in self._client.pages("ListDpus", request) for dpu in page.dpus]
+            pages = self._client.pages("ListDpus", request)
+            return {dpu.dpu: dpu.bmc_address async for page in pages for dpu in page.dpus}
 
     async def register(self, zone: str, dpu: str, node: str, serial: str, bmc_address: str) -> None:
         """Raises DpuRefused, LogUnavailable while the outcome is unknown, and PermanentError if the call is not

@@ -2,5 +2,5 @@
 
 Simulated devices: `simulated` (one device for a real agent); `simulated_devices`, `simulated_records` and
 `simulated_tables` (thousands of devices without a task each); `simulated_bmc`, with the failures that a user injects
-(`simulated_failures`). `http_bmc` reaches BMCs in other processes.
+(`simulated_failures`).
 """

@@ -40,6 +40,8 @@ CONFIGURATIONS_MAX = 1_000
 """Maximum number of configurations in memory. An older one is rendered again when it is asked for."""
 CONFIGURATION_FOLDER = "bfcfg"
 FINAL_NAME = "bfb-to-install"
+UNWANTED = "="
+"""In the claims of a token, before the name of a DPU that no object wants. Its identity is the key of a BFB."""
 
 
 class Joins(Protocol):
@@ -111,14 +113,15 @@ class Installations:
         self._configurations: dict[Claims, bytes] = {}
 
     async def url(self, dpu: str, identity: str) -> str:
-        """The URL of an installation; empty if no object wants the DPU, so that its image is known to the device only.
+        """The URL of an installation. A DPU that no object wants gets the BFB with the name of its image, without a
+        configuration; the URL is empty if there is none, so that its image is known to the device only.
 
         Raises Unreachable while something is missing that will come, and NeedsOperator for a configuration that cannot
-        be rendered.
+        be rendered, or a name that several BFBs have.
         """
         found = await self._worlds.wanted_dpu(dpu)
         if found is None:
-            return ""
+            return await self._url_of_image(dpu, identity)
         world, wanted = found
         installation = installation_of(world, wanted, identity)
         if isinstance(installation, Fault):
@@ -134,10 +137,28 @@ class Installations:
         if isinstance(text, Fault):
             raise NeedsOperator(f"configuration: {text}")
         claims = Claims(wanted.at.key, identity, self._now_ms() // 1_000 + VALID_S)
-        base = f"{self._base_url()}/images/{self._tokens.issue(claims)}/bfb"
+        base = self._base(claims)
         if installation.image.kind != BFB:
             return f"{base}/{quote(file.name)}"
         return f"{base}/??{quote(file.name)},{quote(configuration_name(claims))}?/{FINAL_NAME}"
+
+    async def _url_of_image(self, dpu: str, image: str) -> str:
+        collections = [each for world in await self._worlds.all() for each in world.state.by_kind.items()]
+        bfbs = (keys for collection, keys in collections if collection.partition("/")[2] == BFB)
+        keys = sorted(key for found in bfbs for key in found if object_id(key).name == image)
+        if not keys:
+            return ""
+        if len(keys) > 1:
+            names = " and ".join(short_name(key) for key in keys[:2])
+            raise NeedsOperator(f"image: {image} is the name of {names}; delete one of them")
+        file = self._file(object_id(keys[0]))
+        if file is None:
+            raise Unreachable(f"image: {short_name(keys[0])} is not in the image store of this process")
+        claims = Claims(UNWANTED + dpu, keys[0], self._now_ms() // 1_000 + VALID_S)
+        return f"{self._base(claims)}/??{quote(file.name)}?/{FINAL_NAME}"
+
+    def _base(self, claims: Claims) -> str:
+        return f"{self._base_url()}/images/{self._tokens.issue(claims)}/bfb"
 
     async def content(self, token: str, names: Sequence[str]) -> Content | None:
         """The content of these files, one after the other; None if the token does not permit it. Raises
@@ -145,6 +166,8 @@ class Installations:
         claims = self._tokens.check(token, self._now_ms() // 1_000)
         if claims is None:
             return None
+        if claims.dpu.startswith(UNWANTED):
+            return self._content_of_image(object_id(claims.identity), names)
         world = await self._worlds.world_of(object_id(claims.dpu).source)
         wanted = world.derivation.dpus.winners.get(claims.dpu)
         installation = None if wanted is None else installation_of(world, wanted, claims.identity)
@@ -158,6 +181,17 @@ class Installations:
             parts.append(part)
         return Content(parts, _digest(parts)) if parts else None
 
+    def _content_of_image(self, image: ObjectId, names: Sequence[str]) -> Content | None:
+        """The file of an image, if only that is asked for."""
+        file = next((each for each in self._files(image) if [each.name] == list(names)), None)
+        if file is None:
+            return None
+        part = self._part_of(file)
+        return Content([part], _digest([part]))
+
+    def _part_of(self, file: ReadyFile) -> Part:
+        return Part(self._path_of(file.kept.sha256), b"", file.kept.size, file.hash)
+
     async def _part(
         self, name: str, claims: Claims, world: World, wanted: Wanted, installation: Installation
     ) -> Part | None:
@@ -166,7 +200,7 @@ class Installations:
             return Part(None, data, len(data), None)
         for file in self._files(installation.image):
             if file.name == name:
-                return Part(self._path_of(file.kept.sha256), b"", file.kept.size, file.hash)
+                return self._part_of(file)
         return None
 
     async def _configuration(self, claims: Claims, world: World, wanted: Wanted, installation: Installation) -> bytes:

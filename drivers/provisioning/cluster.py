@@ -12,7 +12,7 @@ from drivers.provisioning.object_facts import ObjectFacts
 from projections.resources.kinds import short_name
 from projections.resources.specs import Labels
 from projections.resources.step_facts import StepFacts
-from projections.zones.dpus.install_interfaces import stands_for_host
+from projections.zones.dpus.install_interfaces import is_simulated
 from projections.zones.dpus.phases import CLUSTER_CONFIG
 
 RECHECK_S = 10.0
@@ -73,7 +73,7 @@ class ClusterExecutor:
         while True:
             facts = await self._facts.of(attempt.name)
             nodes = None if facts is None else self._clusters.of(facts.cluster)
-            if facts is None or (nodes is None and stands_for_host(attempt.dpu.bmc_address)):
+            if facts is None or (nodes is None and is_simulated(attempt.dpu.bmc_address)):
                 return await self._device.run(attempt)
             progress = _without_connection(facts) if nodes is None else await self._advance(attempt, nodes, facts)
             if progress.is_done:

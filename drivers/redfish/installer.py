@@ -103,8 +103,8 @@ class RedfishInstaller:
         if url := await self._url_of(attempt.name, attempt.dpu.image):
             return url
         raise NeedsOperator(
-            f"image: there is no file for {quoted(attempt.dpu.image)}, because no object wants this DPU; apply a BFB, "
-            "and a DPUDeployment or DPUSet that selects its DPUDevice"
+            f"image: there is no file for {quoted(attempt.dpu.image)}: no object wants this DPU, and no BFB has this "
+            "name; apply a BFB with it, or objects that select the DPUDevice of the DPU"
         )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from typing import NamedTuple, Protocol, TypeVar
@@ -45,12 +45,21 @@ class DpuRegistrar(Protocol):
         """The present zones. The first call returns at once, later calls when the zones have changed."""
         ...
 
-    async def registered(self, zone: str) -> Collection[str]:
-        """The names of a zone's DPUs. Raises TransientError to ask for a retry."""
+    async def registered(self, zone: str) -> Mapping[str, str]:
+        """The addresses of the BMCs of a zone's DPUs, by the names of the DPUs. Raises TransientError to ask for a
+        retry."""
         ...
 
     async def register(self, zone: str, dpu: str, node: str, serial: str, bmc_address: str) -> None:
         """Register a DPU; returns when the log has it. Raises TransientError to ask for a retry, and DpuRefused."""
+        ...
+
+
+class Bmcs(Protocol):
+    """The BMCs of simulated DPUs."""
+
+    async def address(self, dpu: str, serial: str, registered: str) -> str:
+        """The address of the BMC of a DPU. `registered` is the one in the log; empty for a new DPU."""
         ...
 
 
@@ -67,7 +76,7 @@ NAMING = Naming()
 
 
 class Simulator:
-    """Simulates devices until `run` is cancelled."""
+    """Simulates devices until `run` is cancelled. Without `bmcs`, a provisioner simulates the BMCs in its process."""
 
     def __init__(
         self,
@@ -79,6 +88,7 @@ class Simulator:
         dpus_per_zone: int,
         faults: DeviceFaults = NO_DEVICE_FAULTS,
         naming: Naming = NAMING,
+        bmcs: Bmcs | None = None,
     ) -> None:
         self.devices = SimulatedDevices(faults, rng)
         self.zones: dict[str, SimulatedZone] = {}
@@ -88,6 +98,7 @@ class Simulator:
         self._rng = rng
         self._dpus_per_zone = dpus_per_zone
         self._naming = naming
+        self._bmcs = bmcs
         self._registering = asyncio.Semaphore(REGISTRATIONS_AT_ONCE)
         self._work = asyncio.Event()
 
@@ -117,18 +128,26 @@ class Simulator:
         await zone.run()
 
     async def _register_all(self, zone: SimulatedZone) -> None:
-        there = set(
-            await self._retrying(f"list DPUs of zone {zone.name}", lambda: self._registrar.registered(zone.name))
-        )
-        missing = [(number, dpu) for number, dpu in enumerate(zone.dpus) if dpu not in there]
-        for start in range(0, len(missing), REGISTRATIONS_AT_ONCE):
+        there = await self._retrying(f"list DPUs of zone {zone.name}", lambda: self._registrar.registered(zone.name))
+        due = [(number, dpu) for number, dpu in enumerate(zone.dpus) if dpu not in there or self._bmcs is not None]
+        for start in range(0, len(due), REGISTRATIONS_AT_ONCE):
             async with asyncio.TaskGroup() as tasks:
-                for number, dpu in missing[start : start + REGISTRATIONS_AT_ONCE]:
-                    tasks.create_task(self._register(zone.name, number, dpu))
+                for number, dpu in due[start : start + REGISTRATIONS_AT_ONCE]:
+                    tasks.create_task(self._register(zone.name, number, dpu, there.get(dpu)))
 
-    async def _register(self, zone: str, number: int, dpu: str) -> None:
+    async def _register(self, zone: str, number: int, dpu: str, registered: str | None) -> None:
+        """Register a DPU, unless the log has it. The BMC of one that it has is served at its registered address."""
         _, node, serial, bmc = (text.format(zone=zone, number=number) for text in self._naming)
         async with self._registering:
+            if self._bmcs is not None:
+                bmc = await self._bmcs.address(dpu, serial, registered or "")
+            if registered is not None:
+                if registered != bmc:
+                    logger.warning(
+                        "simulated BMC is not at its registered address; delete the DPU, and restart the simulator",
+                        extra={"dpu": dpu, "registered": registered, "address": bmc},
+                    )
+                return
             try:
                 await self._retrying(
                     f"register DPU {dpu}", lambda: self._registrar.register(zone, dpu, node, serial, bmc)

@@ -1,4 +1,4 @@
-"""The contract of a BMC with provisioners. It runs unchanged over function calls and over HTTP."""
+"""The contract of a BMC with provisioners. It runs on a virtual clock."""
 
 from __future__ import annotations
 

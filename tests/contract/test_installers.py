@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from random import Random
 
 import pytest
 from msgspec.structs import replace
 
-from drivers.backends.bmc import TaskFailed
 from drivers.backends.simulated_bmc import BmcFaults, SimulatedBmc
-from drivers.provisioning.attempts import Attempt, AttemptSuperseded, CallTiming
 from drivers.provisioning.device import DeviceExecutor
 from drivers.redfish.installer import Wanted
-from projections.zones.dpus.phases import PREPARE_IMAGE, STEPS
-from projections.zones.rows import Dpu
+from drivers.simulators.redfish.faults import Outcome
+from projections.zones.dpus.phases import PREPARE_IMAGE
 from tests.contract.installer import InstalledDpu, InstallerContract
-from tests.support.bmc.faults import Outcome
+from tests.support.attempted_steps import AttemptedSteps
 from tests.support.redfish_steps import Steps, direct_steps
 
 pytestmark = pytest.mark.virtual_clock
 
 
-class SimulatedDpu:
-    """A simulated device and its row in the log."""
+class SimulatedDpu(AttemptedSteps):
+    """A simulated device."""
 
     def __init__(self) -> None:
+        super().__init__("s", "simulated:d", "i")
         clock = asyncio.get_running_loop().time
         self.device = SimulatedBmc("s", now_s=clock, rng=Random(1), faults=BmcFaults(latency_s=0.0))
-        self.dpu = Dpu("z", 0, "", "s", "simulated:d", "Pending", 10, 10, 9, 1, image="i", disowned=10, began_ms=1)
 
     @property
     def installs(self) -> int:
@@ -43,38 +41,16 @@ class SimulatedDpu:
     def has_image(self) -> bool:
         return self.device.image == "i"
 
-    def enter(self, phase: str) -> None:
-        attempt = self.dpu.attempt
-        self.dpu = replace(self.dpu, phase=phase, entered=attempt, disowned=attempt, task="")
+    def installer(self) -> DeviceExecutor:
+        return DeviceExecutor(lambda _address: self.device)
 
-    async def run(self, *, stop_after: int = 1_000_000) -> Mapping[str, str]:
-        self.dpu = replace(self.dpu, attempt=self.dpu.attempt + 1, began_ms=self.dpu.began_ms + 1)
-        checks = 0
-
-        def check() -> None:
-            nonlocal checks
-            checks += 1
-            if checks > stop_after:
-                raise AttemptSuperseded("not any more")
-
-        async def thawed() -> None:
-            check()
-
-        async def report(task: str, percent: int) -> None:
-            check()
-            self.dpu = replace(self.dpu, task=task, percent=percent)
-
-        step, calls = STEPS[self.dpu.phase], asyncio.Semaphore(1)
-        attempt = Attempt("d", self.dpu, step, check, thawed, report, calls, CallTiming())
+    async def run(
+        self, *, stop_after: int = 1_000_000, on_progress: Callable[[str], None] = lambda task: None
+    ) -> Mapping[str, str]:
         try:
-            facts = await DeviceExecutor(lambda _address: self.device).run(attempt)
-        except TaskFailed:
-            self.dpu = replace(self.dpu, disowned=self.dpu.attempt)
-            raise
+            return await super().run(stop_after=stop_after, on_progress=on_progress)
         finally:
             self.device.faults = BmcFaults(latency_s=0.0)
-        self.dpu = replace(self.dpu, facts={**self.dpu.facts, **facts})
-        return facts
 
     def fail_next(self, how: str) -> None:
         self.device.faults = BmcFaults(latency_s=0.0, fail=float(how == "fail"), lie=float(how == "lie"))

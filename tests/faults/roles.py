@@ -184,7 +184,15 @@ def serve_arguments(lab_host: LabHost, cert_files: CertFiles, *arguments: str) -
         "--tls-client-ca",
         str(cert_files.ca),
     ]
-    return ["serve", *listening, *security, "--name", lab_host.name, "--as-of-servers", "0", *arguments]
+    bmcs = ["--bmc-password-file", str(lab_host_password(cert_files))]
+    return ["serve", *listening, *security, *bmcs, "--name", lab_host.name, "--as-of-servers", "0", *arguments]
+
+
+def lab_host_password(cert_files: CertFiles) -> Path:
+    """A file with the password of BMCs, beside the certificates."""
+    path = cert_files.cert.with_name("bmc-password")
+    path.write_text("a password of the plane")
+    return path
 
 
 def simulator_arguments(

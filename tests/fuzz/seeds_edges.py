@@ -90,7 +90,7 @@ def _commands() -> Iterable[bytes]:
         pb.LeaveNodesRequest(zone="z", names=["n1"]),
         pb.UpdateZoneRequest(zone="z", set_labels=True, labels={"t": "1"}, parallel_installs=5, unavailable_nodes=3),
         pb.DeleteZoneRequest(zone="z"),
-        pb.RegisterDpuRequest(zone="z", dpu="d1", node="n1", serial="s", bmc_address="http://10.0.0.9:80/d1"),
+        pb.RegisterDpuRequest(zone="z", dpu="d1", node="n1", serial="s", bmc_address="redfish://10.0.0.9:80"),
         pb.RequestLifecycleRequest(zone="z", dpu="d1", verb="VERB_PROVISION", image="bf-bundle-2.10"),
         pb.ClaimIndicesRequest(domain="d", clique="c", claims=[claim, pb.ClaimSpec(node="n2")]),
         pb.ReleaseIndicesRequest(domain="d", clique="c", releases=[pb.ReleaseSpec(node="n1", uid="u")]),

@@ -296,7 +296,7 @@ async def test_a_label_selector_selects_nodes_zones_and_dpus_page_by_page(plane:
 
 
 async def test_dpus_are_registered_driven_and_listed(plane: Served) -> None:
-    register = pb.RegisterDpuRequest(zone="z1", dpu="d1", node="n1", serial="MT1", bmc_address="http://10.9.0.1")
+    register = pb.RegisterDpuRequest(zone="z1", dpu="d1", node="n1", serial="MT1", bmc_address="redfish://10.9.0.1")
     assert (await plane.calls.RegisterDpu(register)).outcome == pb.OUTCOME_DONE
     provision = pb.RequestLifecycleRequest(zone="z1", dpu="d1", verb="VERB_PROVISION", image="bundle-2")
     answer = await plane.calls.RequestLifecycle(provision)

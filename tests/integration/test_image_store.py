@@ -32,6 +32,7 @@ from drivers.resource_worlds import ResourceWorlds
 from projections.resources import kinds
 from projections.resources.install_identity import install_identity
 from schemas.resources.dpf.names import DPU_NODE_NAME
+from tests.support.eventually import until
 from tests.support.image_planes import CONTENT, ImagePlane, image_plane, key
 from tests.support.image_server import ServedFile, content_of
 
@@ -283,3 +284,19 @@ async def test_the_user_data_of_what_is_served_is_valid(tmp_path: Path) -> None:
         body = (await get(client, await found.url()))[2][len(CONTENT) :].decode()
         data = body.partition("<<'END_OF_USER_DATA_0'\n")[2].partition("END_OF_USER_DATA_0")[0]
         assert yaml.safe_load(data)["users"][0]["passwd"] == PASSWORD
+
+
+async def test_a_dpu_that_no_object_wants_gets_the_image_with_this_name_and_nothing_else(tmp_path: Path) -> None:
+    async with store(tmp_path) as (found, client):
+        assert await found.installations.url("other", "unknown") == ""
+        url = await found.installations.url("other", "image")
+        assert url.endswith("/bfb/??dpf-image.bfb?/bfb-to-install")
+        assert url != await found.installations.url("another", "image"), "a BMC tells installations apart by URLs"
+        assert (await get(client, url))[::2] == (200, CONTENT)
+        parts = url.partition("??")[0]
+        for name in ("dpf-image.bfb,dpf-image.bfb", "bfcfg/dpf_other_image", "dpf-other.bfb"):
+            assert (await get(client, f"{parts}??{name}?/bfb-to-install"))[0] == 404
+        await found.plane.apply("image", {"url": "https://elsewhere.example/a.bfb"}, namespace="second")
+        await until(lambda: len(found.images.images) == 2)
+        with pytest.raises(NeedsOperator, match=r"^image: image is the name of .*dpf/image and .*second/image"):
+            await found.installations.url("other", "image")

@@ -49,7 +49,7 @@ async def _add_objects_of_all_kinds(calls: Any) -> None:
             dpu="odd",
             node="n-2-1",
             serial=HOSTILE,
-            bmc_address=f"http://127.0.0.1:9/{HOSTILE}".replace(" ", "/"),
+            bmc_address=f"redfish://127.0.0.1:9/{HOSTILE}".replace(" ", "/"),
         )
     )
     await calls.RequestLifecycle(

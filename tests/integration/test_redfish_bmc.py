@@ -18,10 +18,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 from cryptography.x509.oid import NameOID
 
-from tests.support.bmc.bmc import RedfishBmc
-from tests.support.bmc.client import FAST, IMAGE, INSTALLED, Client, connected, new_bmc
-from tests.support.bmc.faults import RequestFault
-from tests.support.bmc.update_resources import SIMPLE_UPDATE
+from drivers.simulators.redfish.bmc import RedfishBmc
+from drivers.simulators.redfish.faults import RequestFault
+from drivers.simulators.redfish.update_resources import SIMPLE_UPDATE
+from tests.support.bmc_client import FAST, IMAGE, INSTALLED, Client, connected, new_bmc
 from tests.support.image_server import ServedFile, image_server
 
 SYSTEM = "/redfish/v1/Systems/Bluefield"

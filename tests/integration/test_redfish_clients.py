@@ -14,10 +14,10 @@ import redfish_utilities
 import sushy
 import sushy.auth
 
-from tests.support.bmc.accounts import FACTORY_PASSWORD
-from tests.support.bmc.bmc import RedfishBmc
-from tests.support.bmc.client import IMAGE, INSTALLED, PASSWORD, Client, connected, new_bmc
-from tests.support.bmc.identity import BLUEFIELD_4
+from drivers.simulators.redfish.accounts import FACTORY_PASSWORD
+from drivers.simulators.redfish.bmc import RedfishBmc
+from drivers.simulators.redfish.identity import BLUEFIELD_4
+from tests.support.bmc_client import IMAGE, INSTALLED, PASSWORD, Client, connected, new_bmc
 from tests.support.image_server import ServedFile, image_server
 
 OS = "/redfish/v1/UpdateService/FirmwareInventory/DPU_OS"

@@ -15,6 +15,7 @@ import pytest
 from aiohttp import web
 from cryptography import x509
 
+from deploy.clock import utc_now
 from deploy.tls.authority import Authority
 from drivers.backends.bmc import NeedsOperator, TaskFailed, Unreachable
 from drivers.discovery.prober import NotUsable
@@ -26,18 +27,18 @@ from drivers.redfish.prober import RedfishProber
 from drivers.redfish.resources import ROOT, Link, Request, Root, Task
 from drivers.redfish.sessions import Credentials
 from drivers.redfish.update import seen_task
+from drivers.simulators.redfish.bmc import RedfishBmc
+from drivers.simulators.redfish.identity import Identity
+from drivers.simulators.redfish.server import served_bmc
 from eventstore.errors import PlaneError
 from projections.resources.discovery import Search
 from projections.zones.dpus.phases import INITIALIZE_INTERFACE, OS_INSTALLING, PREPARE_IMAGE
-from tests.integration.test_http_bmc import listening
-from tests.support.bmc.bmc import RedfishBmc
-from tests.support.bmc.identity import Identity
-from tests.support.bmc.server import served_bmc
 from tests.support.redfish_steps import FAST, PASSWORD, SERIAL, Steps, served_steps
+from tests.support.web_server import listening
 
 
 def made_bmc(serial: str = SERIAL) -> RedfishBmc:
-    return RedfishBmc(Identity(serial), rng=Random(1), durations=FAST)
+    return RedfishBmc(Identity(serial), now=utc_now, rng=Random(1), durations=FAST)
 
 
 @asynccontextmanager

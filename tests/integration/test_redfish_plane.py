@@ -10,12 +10,13 @@ from typing import Any
 
 import yaml
 
+from deploy.clock import utc_now
+from drivers.simulators.redfish.bmc import RedfishBmc
+from drivers.simulators.redfish.identity import Identity
+from drivers.simulators.redfish.server import BmcServer
 from schemas.resources.dpf.names import EXTERNAL_REBOOT_REQUIRED
 from tests.integration.test_cli_host_steps import manifest, until
 from tests.integration.test_cli_resources import Plane
-from tests.support.bmc.bmc import RedfishBmc
-from tests.support.bmc.identity import Identity
-from tests.support.bmc.server import BmcServer
 from tests.support.image_server import ServedFile, image_server
 from tests.support.planes import serving
 from tests.support.redfish_steps import BFB, FAST, PASSWORD
@@ -51,7 +52,7 @@ async def test_a_card_is_found_and_installed_although_the_plane_is_killed_meanwh
     options = ("--data", str(data), "--image-hosts", "127.0.0.1")
     async with asyncio.timeout(120), image_server() as images:
         images.files["a.bfb"] = ServedFile(BFB)
-        bmc = RedfishBmc(Identity(SERIAL), rng=Random(1), durations=FAST._replace(flash_s=4.0))
+        bmc = RedfishBmc(Identity(SERIAL), now=utc_now, rng=Random(1), durations=FAST._replace(flash_s=4.0))
         async with serving(*options) as process:
             trusts = ssl.create_default_context(cafile=str(data / "images" / "tls.pem"))
             server = BmcServer(bmc, trusts=trusts)

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.bmc.bmc import RedfishBmc
-from tests.support.bmc.client import IMAGE, PASSWORD, connected, new_bmc
-from tests.support.bmc.faults import Outcome
-from tests.support.bmc.identity import BLUEFIELD_3, BLUEFIELD_4, Generation
-from tests.support.bmc.schema_files import schema_folder
-from tests.support.bmc.update_resources import SIMPLE_UPDATE
+from drivers.simulators.redfish.bmc import RedfishBmc
+from drivers.simulators.redfish.faults import Outcome
+from drivers.simulators.redfish.identity import BLUEFIELD_3, BLUEFIELD_4, Generation
+from drivers.simulators.redfish.update_resources import SIMPLE_UPDATE
+from tests.support.bmc_client import IMAGE, PASSWORD, connected, new_bmc
 from tests.support.image_server import ServedFile, image_server
+from tests.support.redfish_schemas.schema_files import schema_folder
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 VALIDATOR = Path(sys.executable).with_name("rf_service_validator")

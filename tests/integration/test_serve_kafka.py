@@ -10,8 +10,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import yaml
 
+from tests.integration.test_cli_host_steps import manifest
+from tests.support.image_server import ServedFile, image_server
 from tests.support.planes import Process, Ran, run, serving, started
+from tests.support.redfish_steps import BFB
 from tests.support.struck_brokers import StruckBrokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
@@ -34,17 +38,24 @@ class Roles:
 
 
 @asynccontextmanager
-async def plane_of_roles(bootstrap: str, logs: Path, dpus_per_zone: int) -> AsyncIterator[Roles]:
+async def plane_of_roles(
+    bootstrap: str, logs: Path, dpus_per_zone: int, *, images: tuple[str, ...] = ()
+) -> AsyncIterator[Roles]:
+    """With `images`, provisioners have these options of an image store, which they share."""
     on = ("--kafka", bootstrap, "--topic-prefix", f"roles-{next(_prefixes)}", "--partitions", "3")
     async with AsyncExitStack() as stack:
         running: dict[str, list[Process]] = {}
         for role in ("api", "relay", "provisioner"):
             for number in (1, 2):
-                process = serving(*on, "--role", role, "--name", f"{role}-{number}", stderr=logs / f"{role}{number}")
+                more = images if role == "provisioner" else ()
+                name = ("--role", role, "--name", f"{role}-{number}")
+                process = serving(*on, *name, *more, stderr=logs / f"{role}{number}")
                 running.setdefault(role, []).append(await stack.enter_async_context(process))
         roles = Roles(running["api"], running["relay"], running["provisioner"])
         relays = ",".join(relay.address("agents") for relay in roles.relays)
-        simulate = ("simulator", "--relay", relays, "--dpus-per-zone", str(dpus_per_zone), "--server", roles.servers)
+        simulate = ["simulator", "--relay", relays, "--dpus-per-zone", str(dpus_per_zone), "--server", roles.servers]
+        if images:
+            simulate += ["--image-ca", str(logs / "images" / "tls.pem")]
         await stack.enter_async_context(started(*simulate, stderr=logs / "simulator"))
         yield roles
 
@@ -114,14 +125,26 @@ async def test_killing_any_process_or_broker_loses_no_command(kafka_brokers: Str
 
 
 async def test_a_provisioner_takes_over_from_one_that_was_killed(kafka_brokers: StruckBrokers, tmp_path: Path) -> None:
-    async with plane_of_roles(kafka_brokers.bootstrap, tmp_path, dpus_per_zone=2) as roles:
+    (tmp_path / "password").write_text("a password of the plane")
+    secret = ("--bmc-password-file", str(tmp_path / "password"))
+    kept = ("--images-dir", str(tmp_path / "images"), "--image-hosts", "127.0.0.1", "--images", "127.0.0.1:0", *secret)
+    async with (
+        image_server() as images,
+        plane_of_roles(kafka_brokers.bootstrap, tmp_path, dpus_per_zone=2, images=kept) as roles,
+    ):
+        images.files["a.bfb"] = ServedFile(BFB)
+        (tmp_path / "image.yaml").write_text(yaml.safe_dump(manifest("BFB", "image-1", {"url": images.url("a.bfb")})))
+        applied = await run("apply", "-f", str(tmp_path / "image.yaml"), server=roles.servers)
+        assert applied.status == 0, applied
+        kept_image = ("wait", "object", "bfb/image-1", "-n", "dpf", "--timeout", "60")
+        assert (await run(*kept_image, server=roles.servers)).status == 0
         await join(roles, 0)
         await until_equal(roles, dpus=2)
         for dpu in ("a-dpu-0000", "a-dpu-0001"):
             asked = await run("dpus", "provision", dpu, "--image", "image-1", server=roles.servers)
             assert asked.status == 0, asked
         roles.provisioners[0].kill()
-        async with asyncio.timeout(90):
+        async with asyncio.timeout(180):
             phases = set[str]()
             while phases != {"Ready"}:
                 listed = await run("dpus", "list", "--output", "json", server=roles.servers)

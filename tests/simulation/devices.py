@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -69,7 +69,7 @@ class SimulatedRegistrar:
     """The registrar of the simulator. It calls any process that is up."""
 
     def __init__(
-        self, zones: Sequence[str], registered: Callable[[str], Collection[str]], register: Callable[..., object]
+        self, zones: Sequence[str], registered: Callable[[str], Mapping[str, str]], register: Callable[..., object]
     ) -> None:
         self._zones = zones
         self._registered = registered
@@ -82,7 +82,7 @@ class SimulatedRegistrar:
         self._last_zones = True
         return self._zones
 
-    async def registered(self, zone: str) -> Collection[str]:
+    async def registered(self, zone: str) -> Mapping[str, str]:
         return self._registered(zone)
 
     async def register(self, zone: str, dpu: str, node: str, serial: str, bmc_address: str) -> None:

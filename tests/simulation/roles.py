@@ -5,9 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, cast
-
-import aiohttp
+from typing import TYPE_CHECKING
 
 from commands.queries.status import LogLocation, StatusReporter
 from commands.server import ApiServer
@@ -40,7 +38,7 @@ def start_roles(process: Process, instance: Instance, log: EventLog) -> None:
         return random.Random(f"{process.rng.random()}")
 
     # No BMC address of the simulation needs an HTTP session.
-    backends = connect_of(BmcContext(cast(aiohttp.ClientSession, None), process.bmcs))
+    backends = connect_of(BmcContext(process.bmcs))
 
     def connect(address: str) -> Bmc:
         return WiredBmc(backends(address))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -391,8 +391,8 @@ class World:
     def zone_partition(self, zone: str) -> Partition:
         return Partition(ZONES, partition_of(zone.encode(), PARTITIONS))
 
-    def _registered(self, zone: str) -> Collection[str]:
-        return ()
+    def _registered(self, zone: str) -> Mapping[str, str]:
+        return {}
 
     async def _register(self, zone: str, dpu: str, node: str, serial: str, bmc_address: str) -> None:
         process = self._operator_rng.choice(self.apis)

@@ -80,12 +80,13 @@ class ImagePlane(Plane):
         kind: str = BFB,
         labels: Mapping[str, str] | None = None,
         annotations: Mapping[str, str] | None = None,
+        namespace: str = "dpf",
     ) -> None:
         event = ResourcesApplied(
             self.command("local"),
             source="local",
             kinds=[kind],
-            namespaces=["dpf"],
+            namespaces=[namespace],
             names=[name],
             uids=[],
             generations=[],

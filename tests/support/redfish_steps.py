@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from random import Random
 
 import aiohttp
 from aiohttp import web
-from msgspec.structs import replace
 
-from drivers.backends.bmc import TaskFailed, Unreachable
+from drivers.backends.bmc import Unreachable
 from drivers.images.bfb import made_bfb
-from drivers.provisioning.attempts import Attempt, AttemptSuperseded, CallTiming
+from drivers.provisioning.attempts import CallTiming
 from drivers.redfish.answers import error_of
 from drivers.redfish.certificates import BmcAuthority
 from drivers.redfish.client import Answer, ConnectRedfish, RedfishClient, base_url
@@ -23,14 +22,14 @@ from drivers.redfish.connection import Context
 from drivers.redfish.installer import RedfishInstaller, Wanted
 from drivers.redfish.object_wants import FACTORY_PASSWORD
 from drivers.redfish.sessions import Credentials
-from projections.zones.dpus.phases import STEPS
-from projections.zones.rows import Dpu
-from tests.support.bmc.bmc import RedfishBmc
-from tests.support.bmc.card import Durations
-from tests.support.bmc.faults import refusal
-from tests.support.bmc.identity import BLUEFIELD_3, Generation, Identity
-from tests.support.bmc.messages import Request
-from tests.support.bmc.server import image_of, served_bmc
+from drivers.simulators.redfish.bmc import RedfishBmc
+from drivers.simulators.redfish.card import Durations
+from drivers.simulators.redfish.faults import refusal
+from drivers.simulators.redfish.identity import BLUEFIELD_3, Generation, Identity
+from drivers.simulators.redfish.messages import Request
+from drivers.simulators.redfish.server import image_of, served_bmc
+from tests.support.attempted_steps import AttemptedSteps
+from tests.support.web_server import listening
 
 SERIAL = "MT2310XZ03LR"
 FAST = Durations(flash_s=0.2, boot_s=0.1, bmc_restart_s=0.2)
@@ -43,50 +42,20 @@ SIMPLE_UPDATE = "UpdateService.SimpleUpdate"
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-class Steps:
-    """The steps of one DPU. `dpu` is its row, as the log has it; `progress` are the tasks and percentages appended."""
+class Steps(AttemptedSteps):
+    """The steps of one DPU on its BMC."""
 
     def __init__(self, bmc: RedfishBmc, connect: ConnectRedfish, address: str, url: str) -> None:
+        super().__init__(bmc.identity.serial, address, "image/1")
         self.bmc = bmc
         self.wanted = Wanted()
         self.url = url
         self.authority: BmcAuthority | None = None
         self.credentials = Credentials("", PASSWORD, FACTORY_PASSWORD)
-        self.progress: list[tuple[str, int]] = []
-        self.timing = CallTiming()
-        serial = bmc.identity.serial
-        self.dpu = Dpu("z", 0, "", serial, address, "Pending", 10, 10, 9, 1, image="image/1", disowned=10, began_ms=1)
         self.connect = connect
         self.now_ms: Callable[[], int] = lambda: int(bmc.now().timestamp() * 1_000)
 
-    def enter(self, phase: str) -> None:
-        """Begin a phase, as the fold does."""
-        dpu = self.dpu
-        self.dpu = replace(dpu, phase=phase, entered=dpu.attempt, disowned=dpu.attempt, task="", percent=0)
-
-    async def run(
-        self, *, stop_after: int = 1_000_000, on_progress: Callable[[str], None] = lambda task: None
-    ) -> Mapping[str, str]:
-        """Run the next attempt at the present phase. After `stop_after` checks another actor owns the step."""
-        self.dpu = replace(self.dpu, attempt=self.dpu.attempt + 1, began_ms=self.dpu.began_ms + 1)
-        checks = 0
-
-        def check() -> None:
-            nonlocal checks
-            checks += 1
-            if checks > stop_after:
-                raise AttemptSuperseded("not any more")
-
-        async def thawed() -> None:
-            check()
-
-        async def report(task: str, percent: int) -> None:
-            check()
-            assert len(task) <= 253
-            self.progress.append((task, percent))
-            self.dpu = replace(self.dpu, task=task, percent=percent)
-            on_progress(task)
-
+    def installer(self) -> RedfishInstaller:
         async def credentials(dpu: str) -> Credentials:
             return self.credentials
 
@@ -96,21 +65,7 @@ class Steps:
         async def url_of(dpu: str, image: str) -> str:
             return self.url
 
-        context = Context(self.connect, credentials, self.authority, self.now_ms)
-        step, calls = STEPS[self.dpu.phase], asyncio.Semaphore(8)
-        attempt = Attempt("d", self.dpu, step, check, thawed, report, calls, self.timing)
-        try:
-            facts = await RedfishInstaller(context, url_of, wanted_of).run(attempt)
-        except TaskFailed:
-            self.dpu = replace(self.dpu, disowned=self.dpu.attempt)
-            raise
-        self.dpu = replace(self.dpu, facts={**self.dpu.facts, **facts})
-        return facts
-
-    async def do(self, phase: str) -> Mapping[str, str]:
-        """Enter a phase and run one attempt at it."""
-        self.enter(phase)
-        return await self.run()
+        return RedfishInstaller(Context(self.connect, credentials, self.authority, self.now_ms), url_of, wanted_of)
 
     @property
     def updates(self) -> int:
@@ -168,15 +123,8 @@ async def served_steps(bmc: RedfishBmc, *, host: str = "127.0.0.1") -> AsyncIter
 
     app = web.Application()
     app.router.add_get("/a.bfb", image)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        url = f"http://127.0.0.1:{runner.addresses[0][1]}/a.bfb"
-        async with served_bmc(bmc, host=host) as server, aiohttp.ClientSession() as session:
-            address = server.url.replace("https:", "redfish:")
-            found = Steps(bmc, lambda address: RedfishClient(session, base_url(address)), address, url)
-            found.timing = FAST_TIMING
-            yield found
-    finally:
-        await runner.cleanup()
+    async with listening(app) as base, served_bmc(bmc, host=host) as server, aiohttp.ClientSession() as session:
+        address = server.url.replace("https:", "redfish:")
+        found = Steps(bmc, lambda address: RedfishClient(session, base_url(address)), address, f"{base}/a.bfb")
+        found.timing = FAST_TIMING
+        yield found

@@ -36,8 +36,8 @@ class StaticRegistrar:
         self._told = True
         return self._names
 
-    async def registered(self, zone: str) -> tuple[str, ...]:
-        return ()
+    async def registered(self, zone: str) -> dict[str, str]:
+        return {}
 
     async def register(self, zone: str, dpu: str, node: str, serial: str, bmc_address: str) -> None:
         self._tables.ordinals[dpu] = int(dpu[-4:])

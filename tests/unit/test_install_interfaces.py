@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Mapping
 from random import Random
 
-import aiohttp
 import pytest
 
 from deploy.composition.bmc_backends import BMC_BACKENDS, BmcContext, connect_of
@@ -67,7 +66,7 @@ def test_the_steps_follow_from_the_address(interfaces: Mapping[str, InstallInter
         while phases[-1] != NODE_EFFECT_REMOVAL:
             phases.append(phase_after(f"{scheme}:d", phases[-1]))
         courses[scheme] = tuple(phases)
-    assert courses["http"] == courses["simulated"] == courses["own"] == PROVISIONING
+    assert courses["redfish"] == courses["simulated"] == courses["own"] == PROVISIONING
     assert courses["brief"] == tuple(phase for phase in PROVISIONING if phase != PREPARE_IMAGE)
     assert step_of("own:d", CLUSTER_CONFIG).executor == "own"
     assert step_of("own:d", REBOOTING) == step_of("", REBOOTING) == STEPS[REBOOTING]
@@ -76,7 +75,7 @@ def test_the_steps_follow_from_the_address(interfaces: Mapping[str, InstallInter
 def test_a_simulated_device_does_the_step_of_the_network_of_its_host() -> None:
     """A process that reaches the host in a cluster, but not the device, must not take it."""
     assert step_of("simulated:d", HOST_NETWORK).executor == DEVICE
-    assert step_of("http://bmcs:1/d", HOST_NETWORK).executor == NODE
+    assert step_of("redfish://bmc:1", HOST_NETWORK).executor == NODE
 
 
 def test_an_address_replaced_during_a_step_keeps_the_step(interfaces: Mapping[str, InstallInterface]) -> None:
@@ -88,24 +87,23 @@ def test_an_address_replaced_during_a_step_keeps_the_step(interfaces: Mapping[st
 def test_an_address_has_the_form_of_an_interface(interfaces: Mapping[str, InstallInterface]) -> None:
     assert check_bmc_address("f", "") is None
     assert check_bmc_address("f", "brief:d") is None
-    for address in ("brief", "brief:", "brief://d", "redfish:d", "http:d", "simulated:a b"):
+    for address in ("brief", "brief:", "brief://d", "redfish:d", "http://bmc:1/d", "simulated:a b"):
         assert check_bmc_address("f", address) == (
-            f"f: {address!r} must be http://HOST:PORT/NAME or redfish://HOST:PORT or simulated:NAME or brief:NAME or"
-            " own:NAME"
+            f"f: {address!r} must be redfish://HOST:PORT or simulated:NAME or brief:NAME or own:NAME"
         )
 
 
 async def test_a_process_reaches_the_schemes_of_its_table() -> None:
     bmcs = SimulatedBmcs(now_s=asyncio.get_running_loop().time, rng=Random(1))
-    async with aiohttp.ClientSession() as session:
-        connect = connect_of(BmcContext(session, bmcs))
-        assert connect("simulated:d") is bmcs.device("d")
-        with pytest.raises(NeedsOperator, match="'ftp:d' must begin with one of http:, redfish:, simulated:"):
-            connect("ftp:d")
-        with pytest.raises(NeedsOperator, match="'redfish://h' needs a provisioner that speaks Redfish"):
-            connect("redfish://h")
-        with pytest.raises(NeedsOperator, match="'simulated:d' needs a provisioner with --simulate"):
-            connect_of(BmcContext(session, None))("simulated:d")
+    connect = connect_of(BmcContext(bmcs))
+    assert connect("simulated:d") is bmcs.device("d")
+    for address in ("ftp:d", "http://h/d", "simulated", ""):
+        with pytest.raises(NeedsOperator, match=f"'{address}' must begin with one of redfish:, simulated:"):
+            connect(address)
+    with pytest.raises(NeedsOperator, match="'redfish://h' needs a provisioner that speaks Redfish"):
+        connect("redfish://h")
+    with pytest.raises(NeedsOperator, match="'simulated:d' needs a provisioner with --simulate"):
+        connect_of(BmcContext(None))("simulated:d")
 
 
 class OwnExecutor:

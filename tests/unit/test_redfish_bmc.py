@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.bmc.accounts import FACTORY_PASSWORD, LOCKOUT_FAILURES, SESSIONS_MAX
-from tests.support.bmc.bmc import ROUTES, RedfishBmc
-from tests.support.bmc.card import OS, Durations, Image
-from tests.support.bmc.client import PASSWORD
-from tests.support.bmc.faults import Outcome, Shares
-from tests.support.bmc.identity import BLUEFIELD_3, BLUEFIELD_4, Generation, Identity
-from tests.support.bmc.messages import Answer, Request
-from tests.support.bmc.update_resources import ACTIVATE, SIMPLE_UPDATE
+from drivers.simulators.redfish.accounts import FACTORY_PASSWORD, LOCKOUT_FAILURES, SESSIONS_MAX
+from drivers.simulators.redfish.bmc import ROUTES, RedfishBmc
+from drivers.simulators.redfish.card import OS, Durations, Image
+from drivers.simulators.redfish.faults import Outcome, Shares
+from drivers.simulators.redfish.identity import BLUEFIELD_3, BLUEFIELD_4, Generation, Identity
+from drivers.simulators.redfish.messages import Answer, Request
+from drivers.simulators.redfish.update_resources import ACTIVATE, SIMPLE_UPDATE
+from tests.support.bmc_client import PASSWORD
 
 SYSTEM = "/redfish/v1/Systems/Bluefield"
 MANAGER = "/redfish/v1/Managers/Bluefield_BMC"

@@ -15,6 +15,10 @@ from drivers.provisioning.attempts import AttemptSuperseded
 from drivers.redfish.client import Answer
 from drivers.redfish.installer import Wanted
 from drivers.redfish.settings import Wants
+from drivers.simulators.redfish.accounts import FACTORY_PASSWORD, Account
+from drivers.simulators.redfish.faults import Outcome, RequestFault, RequestFaults
+from drivers.simulators.redfish.identity import BLUEFIELD_4
+from drivers.simulators.redfish.messages import Request
 from projections.zones.dpus.phases import (
     CONFIG_FIRMWARE,
     DPU_CONFIG,
@@ -24,10 +28,6 @@ from projections.zones.dpus.phases import (
     PREPARE_IMAGE,
     REBOOTING,
 )
-from tests.support.bmc.accounts import FACTORY_PASSWORD, Account
-from tests.support.bmc.faults import Outcome, RequestFault, RequestFaults
-from tests.support.bmc.identity import BLUEFIELD_4
-from tests.support.bmc.messages import Request
 from tests.support.redfish_steps import PASSWORD, SERIAL, SIMPLE_UPDATE, DirectClient, Steps, direct_steps
 from tests.support.virtual_loop import run_virtual
 
@@ -265,7 +265,8 @@ async def test_a_dpu_that_no_object_wants_has_no_image() -> None:
     dpu = direct_steps()
     dpu.url = ""
     with pytest.raises(
-        NeedsOperator, match=r"^image: there is no file for 'image/1', because no object wants this DPU"
+        NeedsOperator,
+        match=r"^image: there is no file for 'image/1': no object wants this DPU, and no BFB",
     ):
         await dpu.do(PREPARE_IMAGE)
     assert await dpu.do(NODE_EFFECT) == {}  # a step that has no part on the device

@@ -37,9 +37,9 @@ class FlakyRegistrar:
         self._told = True
         return ("z",)
 
-    async def registered(self, zone: str) -> Collection[str]:
+    async def registered(self, zone: str) -> dict[str, str]:
         self._answer_late(zone)
-        return ("z-dpu-0001",)
+        return {"z-dpu-0001": "redfish://h:1"}
 
     async def register(self, zone: str, dpu: str, node: str, serial: str, bmc_address: str) -> None:
         self._answer_late(dpu)

@@ -30,7 +30,6 @@ _NETWORK_ON_DEVICE = {HOST_NETWORK: STEPS[HOST_NETWORK]._replace(executor=DEVICE
 """A simulated device plays the network of its host, so this step belongs to the process that has the device."""
 
 INTERFACES: Mapping[str, InstallInterface] = {
-    "http": InstallInterface("//HOST:PORT/NAME"),
     "redfish": InstallInterface("//HOST:PORT"),
     "simulated": InstallInterface("NAME", {**STEPS, **_NETWORK_ON_DEVICE}),
 }
@@ -59,13 +58,9 @@ def address_forms() -> str:
 
 
 def is_simulated(address: str) -> bool:
-    """Whether a BMC is simulated in the process that provisions it."""
+    """Whether a device is simulated in the process that provisions it. Such a device also does what concerns its host
+    and its DPU cluster."""
     return address.startswith("simulated:")
-
-
-def stands_for_host(address: str) -> bool:
-    """Whether a device also does what concerns its host and its DPU cluster, as every simulated one does."""
-    return address.partition(":")[0] in ("simulated", "http")
 
 
 def check_bmc_address(field: str, value: str) -> str | None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.bmc.card import BUNDLE, OS, Image
-from tests.support.bmc.faults import update_in_progress
-from tests.support.bmc.identity import ROOT
-from tests.support.bmc.messages import SUCCESS, Answer, Json, Refused, one_of, parameters, text
-from tests.support.bmc.routes import Call, Route, collection, link, missing
-from tests.support.bmc.tasks import Task
+from drivers.simulators.redfish.card import BUNDLE, OS, Image
+from drivers.simulators.redfish.faults import update_in_progress
+from drivers.simulators.redfish.identity import ROOT
+from drivers.simulators.redfish.messages import SUCCESS, Answer, Json, Refused, one_of, parameters, text
+from drivers.simulators.redfish.routes import Call, Route, collection, link, missing
+from drivers.simulators.redfish.tasks import Task
 
 SERVICE = f"{ROOT}/UpdateService"
 INVENTORY = f"{SERVICE}/FirmwareInventory"

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from tests.support.bmc.accounts import PASSWORD_LENGTH_MAX, PASSWORD_LENGTH_MIN
-from tests.support.bmc.certificates import resource as certificate_resource
-from tests.support.bmc.identity import ROOT
-from tests.support.bmc.messages import (
+from drivers.simulators.redfish.accounts import PASSWORD_LENGTH_MAX, PASSWORD_LENGTH_MIN
+from drivers.simulators.redfish.certificates import resource as certificate_resource
+from drivers.simulators.redfish.identity import ROOT
+from drivers.simulators.redfish.messages import (
     SUCCESS,
     Answer,
     Field,
     Json,
     apply_patch,
+    attribute,
     boolean,
     extended_info,
     integer,
@@ -18,8 +19,8 @@ from tests.support.bmc.messages import (
     parameters,
     text,
 )
-from tests.support.bmc.routes import Call, Route, collection, link, missing
-from tests.support.bmc.tasks import timestamp
+from drivers.simulators.redfish.routes import Call, Route, collection, link, missing
+from drivers.simulators.redfish.tasks import timestamp
 
 SESSIONS = f"{ROOT}/SessionService/Sessions"
 ACCOUNTS = f"{ROOT}/AccountService/Accounts"
@@ -159,23 +160,14 @@ def _account_service(call: Call) -> Json:
 
 def _set_account_service(call: Call) -> Answer:
     accounts = call.bmc.accounts
-
-    def accept_certificates(value: bool) -> None:
-        accounts.accepts_certificates = value
-
-    def set_threshold(value: int) -> None:
-        accounts.lockout_failures = value
-
-    def accept_basic(value: bool) -> None:
-        accounts.accepts_basic = value
-
+    accepts_certificates = Field(boolean, attribute(accounts, "accepts_certificates"))
     apply_patch(
         call.request.json(),
         {
-            "Oem/OpenBMC/AuthMethods/TLS": Field(boolean, accept_certificates),
-            "Oem/OpenBMC/AuthMethods/BasicAuth": Field(boolean, accept_basic),
-            "MultiFactorAuth/ClientCertificate/Enabled": Field(boolean, accept_certificates),
-            "AccountLockoutThreshold": Field(integer, set_threshold),
+            "Oem/OpenBMC/AuthMethods/TLS": accepts_certificates,
+            "Oem/OpenBMC/AuthMethods/BasicAuth": Field(boolean, attribute(accounts, "accepts_basic")),
+            "MultiFactorAuth/ClientCertificate/Enabled": accepts_certificates,
+            "AccountLockoutThreshold": Field(integer, attribute(accounts, "lockout_failures")),
         },
     )
     call.bmc.certificates.changes += 1

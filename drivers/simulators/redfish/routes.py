@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from tests.support.bmc.accounts import Caller
-from tests.support.bmc.messages import Answer, Json, Refused, Request
+from drivers.simulators.redfish.accounts import Caller
+from drivers.simulators.redfish.messages import Answer, Json, Refused, Request
 
 if TYPE_CHECKING:
-    from tests.support.bmc.bmc import RedfishBmc
+    from drivers.simulators.redfish.bmc import RedfishBmc
 
 
 class Call(NamedTuple):

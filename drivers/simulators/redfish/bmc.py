@@ -1,7 +1,7 @@
 """A BMC of a BlueField: the state of its card and the Redfish service that shows and changes it, without I/O.
 
 `handle` answers a request at the present time of its clock. Transfers of images are requests of `card.fetches`, which
-whoever serves the BMC runs. Faults are planned in `faults` and `card.outcomes`, or drawn by a seed.
+the server of the BMC runs. Faults are planned in `faults` and `card.outcomes`, or drawn by a seed.
 
 What is served follows DMTF's schemas and those of NVIDIA, but for two habits of real BMCs that clients rely on and the
 schemas do not allow: actions of the resources `Oem/Nvidia`, which are served and not advertised, and the collection
@@ -12,19 +12,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from random import Random
 
-from tests.support.bmc import account_resources, manager_resources, system_resources, update_resources
-from tests.support.bmc.accounts import Account, Accounts, Caller, unauthorized
-from tests.support.bmc.card import TEST_DURATIONS, Card, Durations
-from tests.support.bmc.certificates import BmcCertificates
-from tests.support.bmc.faults import NO_SHARES, Outcomes, RequestFaults, Shares
-from tests.support.bmc.identity import Identity
-from tests.support.bmc.messages import Answer, Json, Refused, Request, etag
-from tests.support.bmc.metadata import metadata
-from tests.support.bmc.routes import Call, Routes, missing
-from tests.support.bmc.tasks import Tasks
+from drivers.simulators.redfish import account_resources, manager_resources, system_resources, update_resources
+from drivers.simulators.redfish.accounts import Account, Accounts, Caller, unauthorized
+from drivers.simulators.redfish.card import QUICK_DURATIONS, Card, Durations
+from drivers.simulators.redfish.certificates import BmcCertificates
+from drivers.simulators.redfish.faults import NO_SHARES, Outcomes, RequestFaults, Shares
+from drivers.simulators.redfish.identity import Identity
+from drivers.simulators.redfish.messages import Answer, Json, Refused, Request, etag
+from drivers.simulators.redfish.metadata import metadata
+from drivers.simulators.redfish.routes import Call, Routes, missing
+from drivers.simulators.redfish.tasks import Tasks
 
 ROUTES = (
     *account_resources.ROUTES,
@@ -45,9 +45,9 @@ class RedfishBmc:
         self,
         identity: Identity,
         *,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime],
         rng: Random,
-        durations: Durations = TEST_DURATIONS,
+        durations: Durations = QUICK_DURATIONS,
         shares: Shares = NO_SHARES,
         hosts: tuple[str, ...] = ("127.0.0.1", "::1", "localhost"),
     ) -> None:

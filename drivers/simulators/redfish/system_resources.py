@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from tests.support.bmc.card import DPU, NIC
-from tests.support.bmc.identity import ROOT
-from tests.support.bmc.messages import (
+from functools import partial
+
+from drivers.simulators.redfish.card import DPU, NIC
+from drivers.simulators.redfish.identity import ROOT
+from drivers.simulators.redfish.messages import (
     SUCCESS,
     Answer,
     Field,
     Json,
     apply_patch,
+    attribute,
     boolean,
     integer,
     one_of,
     parameters,
 )
-from tests.support.bmc.routes import Call, Route, collection, link
-from tests.support.bmc.tasks import timestamp
+from drivers.simulators.redfish.routes import Call, Route, collection, link
+from drivers.simulators.redfish.tasks import timestamp
 
 RESETS = ("On", "ForceOff", "ForceOn", "ForceRestart", "GracefulRestart", "GracefulShutdown", "PowerCycle")
 BOOT_TARGETS = ("None", "Pxe", "Hdd", "Cd", "UefiHttp", "BiosSetup")
@@ -101,22 +104,13 @@ def _system_settings(call: Call) -> Json | None:
 
 def _set_system(call: Call) -> Answer:
     card = call.bmc.card
-
-    def set_target(value: str) -> None:
-        card.boot_target = value
-
-    def set_enabled(value: str) -> None:
-        card.boot_enabled = value
-
-    def set_mode(value: str) -> None:
-        card.boot_mode = value
-
+    enabled = one_of("Disabled", "Once", "Continuous")
     apply_patch(
         call.request.json(),
         {
-            "Boot/BootSourceOverrideTarget": Field(one_of(*BOOT_TARGETS), set_target),
-            "Boot/BootSourceOverrideEnabled": Field(one_of("Disabled", "Once", "Continuous"), set_enabled),
-            "Boot/BootSourceOverrideMode": Field(one_of("UEFI"), set_mode),
+            "Boot/BootSourceOverrideTarget": Field(one_of(*BOOT_TARGETS), attribute(card, "boot_target")),
+            "Boot/BootSourceOverrideEnabled": Field(enabled, attribute(card, "boot_enabled")),
+            "Boot/BootSourceOverrideMode": Field(one_of("UEFI"), attribute(card, "boot_mode")),
         },
     )
     return Answer(200, SUCCESS)
@@ -186,11 +180,10 @@ def _bios_settings(call: Call) -> Json:
 
 def _set_bios(call: Call) -> Answer:
     pending = call.bmc.card.pending_bios
-
-    def field(name: str) -> Field:
-        return Field(_ATTRIBUTES[name], lambda value: pending.__setitem__(name, value))
-
-    apply_patch(call.request.json(), {f"Attributes/{name}": field(name) for name in _ATTRIBUTES})
+    fields = {
+        f"Attributes/{name}": Field(check, partial(pending.__setitem__, name)) for name, check in _ATTRIBUTES.items()
+    }
+    apply_patch(call.request.json(), fields)
     return Answer(200, SUCCESS)
 
 
@@ -215,12 +208,8 @@ def _secure_boot(call: Call) -> Json:
 
 
 def _set_secure_boot(call: Call) -> Answer:
-    card = call.bmc.card
-
-    def enable(value: bool) -> None:
-        card.pending_secure_boot = value
-
-    apply_patch(call.request.json(), {"SecureBootEnable": Field(boolean, enable)})
+    enabled = Field(boolean, attribute(call.bmc.card, "pending_secure_boot"))
+    apply_patch(call.request.json(), {"SecureBootEnable": enabled})
     return Answer(200, SUCCESS)
 
 
@@ -382,12 +371,8 @@ def _pending_privileges(call: Call) -> Json:
 
 
 def _set_privileges(call: Call) -> Answer:
-    card = call.bmc.card
-
-    def set_mode(value: str) -> None:
-        card.pending_privilege = value
-
-    apply_patch(call.request.json(), {"PrivilegeMode": Field(one_of("Privileged", "Restricted"), set_mode)})
+    mode = Field(one_of("Privileged", "Restricted"), attribute(call.bmc.card, "pending_privilege"))
+    apply_patch(call.request.json(), {"PrivilegeMode": mode})
     return Answer(200, SUCCESS)
 
 

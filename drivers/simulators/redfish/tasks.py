@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from tests.support.bmc.messages import Json, Request, message
+from drivers.simulators.redfish.messages import Json, Request, message
 
 TASKS_MAX = 10
 _HIDDEN = ("authorization", "x-auth-token", "cookie")

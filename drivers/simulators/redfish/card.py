@@ -12,9 +12,9 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import NamedTuple
 
-from tests.support.bmc.faults import Outcome, Outcomes
-from tests.support.bmc.identity import Identity
-from tests.support.bmc.tasks import Task
+from drivers.simulators.redfish.faults import Outcome, Outcomes
+from drivers.simulators.redfish.identity import Identity
+from drivers.simulators.redfish.tasks import Task
 
 DPU, NIC = "DpuMode", "NicMode"
 OS, BSP, BUNDLE = "DPU_OS", "DPU_BSP", "Pending_Bundle"
@@ -31,7 +31,7 @@ class Durations(NamedTuple):
     bmc_restart_s: float = 2.0
 
 
-TEST_DURATIONS = Durations()
+QUICK_DURATIONS = Durations()
 
 
 class Fetch(NamedTuple):

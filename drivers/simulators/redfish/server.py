@@ -16,10 +16,10 @@ import aiohttp
 from aiohttp import web
 
 from drivers.images.bfb import BadImage, BfbReader
-from tests.support.bmc.bmc import RedfishBmc
-from tests.support.bmc.card import BSP, Fetch, Image
-from tests.support.bmc.faults import refusal
-from tests.support.bmc.messages import Answer, Request
+from drivers.simulators.redfish.bmc import RedfishBmc
+from drivers.simulators.redfish.card import BSP, Fetch, Image
+from drivers.simulators.redfish.faults import refusal
+from drivers.simulators.redfish.messages import Answer, Request
 
 BODY_MAX = 64 << 20
 _FETCH_S = 60.0
@@ -45,7 +45,7 @@ class BmcServer:
         self._load()
         app = web.Application(client_max_size=BODY_MAX)
         app.router.add_route("*", "/{path:.*}", self._handle)
-        runner = web.AppRunner(app, shutdown_timeout=0.0, handler_cancellation=True)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.0, handler_cancellation=True)
         await runner.setup()
         try:
             await web.TCPSite(runner, host, port, ssl_context=self._context).start()

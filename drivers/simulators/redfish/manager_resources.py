@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from tests.support.bmc.account_resources import server_certificate
-from tests.support.bmc.card import Media
-from tests.support.bmc.certificates import resource as certificate_resource
-from tests.support.bmc.identity import ROOT
-from tests.support.bmc.messages import (
+from drivers.simulators.redfish.account_resources import server_certificate
+from drivers.simulators.redfish.card import Media
+from drivers.simulators.redfish.certificates import resource as certificate_resource
+from drivers.simulators.redfish.identity import ROOT
+from drivers.simulators.redfish.messages import (
     SUCCESS,
     Answer,
     Field,
     Json,
     Refused,
     apply_patch,
+    attribute,
     boolean,
     one_of,
     parameters,
     text,
 )
-from tests.support.bmc.routes import Call, Route, collection, link, missing
-from tests.support.bmc.tasks import timestamp
+from drivers.simulators.redfish.routes import Call, Route, collection, link, missing
+from drivers.simulators.redfish.tasks import timestamp
 
 _TYPE = "#NvidiaManager.v1_9_0.NvRedfish.NvidiaManager"
 
@@ -77,14 +78,10 @@ def _oem(call: Call) -> Json | None:
 
 
 def _set_oem(call: Call) -> Answer:
-    card = call.bmc.card
-
-    def enable(value: bool) -> None:
-        card.bmc_rshim = value
-
     if _oem(call) is None:
         raise missing(call.path)
-    apply_patch(call.request.json(), {"BmcRShim/BmcRShimEnabled": Field(boolean, enable)})
+    enabled = Field(boolean, attribute(call.bmc.card, "bmc_rshim"))
+    apply_patch(call.request.json(), {"BmcRShim/BmcRShimEnabled": enabled})
     return Answer(200, SUCCESS)
 
 

@@ -12,11 +12,11 @@ from typing import Any
 import aiohttp
 
 from drivers.images.bfb import made_bfb
-from tests.support.bmc.bmc import RedfishBmc
-from tests.support.bmc.card import Durations
-from tests.support.bmc.faults import NO_SHARES, Shares
-from tests.support.bmc.identity import BLUEFIELD_3, Generation, Identity
-from tests.support.bmc.server import BmcServer, served_bmc
+from drivers.simulators.redfish.bmc import RedfishBmc
+from drivers.simulators.redfish.card import Durations
+from drivers.simulators.redfish.faults import NO_SHARES, Shares
+from drivers.simulators.redfish.identity import BLUEFIELD_3, Generation, Identity
+from drivers.simulators.redfish.server import BmcServer, served_bmc
 
 PASSWORD = "Correct-Horse-9"
 FAST = Durations(flash_s=0.3, boot_s=0.2, bmc_restart_s=0.3)

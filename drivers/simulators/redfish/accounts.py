@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from random import Random
 
-from tests.support.bmc.messages import Refused, Request
+from drivers.simulators.redfish.messages import Refused, Request
 
 FACTORY_PASSWORD = "0penBmc"
 PASSWORD_LENGTH_MIN = 12
@@ -45,7 +45,7 @@ class Session:
 
 @dataclass(frozen=True)
 class Caller:
-    """Whoever sent a request, authenticated."""
+    """The authenticated sender of a request."""
 
     account: Account
     session: Session | None = None

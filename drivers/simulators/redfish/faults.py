@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Literal, NamedTuple, TypeAlias
 
-from tests.support.bmc.messages import Answer, Request, error_body
+from drivers.simulators.redfish.messages import Answer, Request, error_body
 
 RequestFault: TypeAlias = Literal["hang", "cut", "mute", "busy", "in-progress", "error", "garbage"]
 """`hang` keeps the socket and never answers; `cut` closes it before the request is handled, `mute` after. `busy` is 503

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.support.bmc.identity import ROOT
-from tests.support.bmc.messages import Json
+from drivers.simulators.redfish.identity import ROOT
+from drivers.simulators.redfish.messages import Json
 
 _DMTF = "http://redfish.dmtf.org/schemas/v1"
 _OWN = f"{ROOT}/schema"

@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from tests.support.bmc.messages import Json, Refused, parameters, text
-from tests.support.bmc.tasks import timestamp
+from drivers.simulators.redfish.messages import Json, Refused, parameters, text
+from drivers.simulators.redfish.tasks import timestamp
 
 FACTORY_VALID = timedelta(days=365)
 AUTHORITIES_MAX = 10

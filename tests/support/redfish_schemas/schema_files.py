@@ -11,7 +11,7 @@ from pathlib import Path
 from deploy.kafka.jars import cache_folder
 from tests.support.requirements import missing_requirement
 
-HERE = Path(__file__).parent / "schemas"
+HERE = Path(__file__).parent
 CRATE = "nv-redfish-schema-0.22.1"
 FETCH_S = 240.0
 _FOLDERS = ("redfish-csdl", "oem/nvidia")

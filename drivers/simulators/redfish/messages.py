@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 Json = dict[str, Any]
@@ -90,6 +91,11 @@ class Field(NamedTuple):
 
     fault: Callable[[Any], str]
     set: Callable[[Any], None]
+
+
+def attribute(of: object, name: str) -> Callable[[Any], None]:
+    """Sets an attribute of the state of a BMC."""
+    return partial(setattr, of, name)
 
 
 def apply_patch(body: Json, fields: Mapping[str, Field]) -> None:

@@ -1,0 +1,1 @@
+"""Simulated BMCs of BlueFields that speak Redfish over HTTPS."""

@@ -1,1 +1,0 @@
-"""A simulated BMC of a BlueField that speaks Redfish over HTTPS."""
