@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 from click.core import ParameterSource
@@ -20,6 +20,10 @@ from deploy.cli.param_types import Folder, addresses_if_given
 from drivers.simulators.bmc_network import SIZES_FORM, NetworkSizes, parse_sizes
 from eventstore.errors import PermanentError, PlaneError
 from projections.field_checks import PATH_QUOTED, quoted
+
+if TYPE_CHECKING:
+    from deploy.demo.devices.summary import DeviceSummary
+    from deploy.demo.platform.summary import PlatformSummary
 
 
 def _platform_sizes(ctx: click.Context, param: click.Parameter, value: str | None) -> NetworkSizes | None:
@@ -66,6 +70,14 @@ def _platform_sizes(ctx: click.Context, param: click.Parameter, value: str | Non
     flag_value="4x25",
     help="Instead: DPF's manifests from discovery to Ready, an update in waves, roll back, deletion.  [4x25]",
 )
+@click.option(
+    "--devices",
+    type=click.IntRange(2, 100),
+    metavar="DPUS",
+    is_flag=False,
+    flag_value=50,
+    help="Instead: DPUs whose rules are in a real Open vSwitch, installed through BMCs with Redfish.  [50]",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object.")
 def demo(
     *,
@@ -80,6 +92,7 @@ def demo(
     kafka: str,
     data: Path | None,
     platform: NetworkSizes | None,
+    devices: int | None,
     as_json: bool,
 ) -> None:
     """Run the whole plane in one process, and let a fleet join it.
@@ -90,6 +103,10 @@ def demo(
 
     With --platform the demo applies DPF's manifests instead: DPUs are found and installed, an update in waves is held
     because one DPU fails, it is rolled back, and everything is deleted.
+
+    With --devices each DPU has a bridge of a real Open vSwitch, which is started for the demo, and a BMC that speaks
+    Redfish over HTTPS. DPUs are installed, a chain of services is built, and the switch says what it does with packets;
+    root also sends some.
     """
     from deploy.demo.fleet import generate_fleet
     from deploy.demo.run import run_demo
@@ -99,11 +116,8 @@ def demo(
         raise click.UsageError("give --kafka or --data, not both")
     if data is not None and data.exists() and any(data.iterdir()):
         raise click.UsageError(f"data {quoted(str(data), PATH_QUOTED)} must be empty: the demo creates its own log")
-    if platform is not None:
-        _check_not_given(
-            "nodes", "zones", "cliques", "dpus_per_zone", "provision", "inventory", "kafka", other="--platform"
-        )
-        _run_platform(platform, data, as_json=as_json)
+    if platform is not None or devices is not None:
+        _run_other(platform, devices, data, as_json=as_json)
     if inventory is not None:
         _check_not_given("nodes", "zones", "cliques")
         fleet = read_inventory(inventory, reading(clique_size=clique_size if reading().clique_when else 0))
@@ -135,22 +149,41 @@ def demo(
     sys.exit(0 if summary.is_good else 1)
 
 
-def _run_platform(sizes: NetworkSizes, data: Path | None, *, as_json: bool) -> NoReturn:
-    """Run the platform demo, print its summary, and exit."""
-    from deploy.demo.platform.run import run_platform_demo, write_manifests
-
+def _run_other(platform: NetworkSizes | None, devices: int | None, data: Path | None, *, as_json: bool) -> NoReturn:
+    """Run the demo of the platform or that of devices, print its summary, and exit."""
+    given = ("nodes", "zones", "cliques", "dpus_per_zone", "provision", "inventory", "kafka")
+    _check_not_given(*given, other="--platform" if devices is None else "--devices")
+    if platform is not None and devices is not None:
+        raise click.UsageError("give --platform or --devices, not both")
     with ExitStack() as stack:
         folder = data or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dpuplane-")))
         try:
-            summary = run_platform_demo(sizes, data=folder)
+            summary = _run_devices(devices, folder) if devices is not None else _run_platform(platform, folder, data)
         except PermanentError as error:
             raise Refused(str(error)) from error
         except PlaneError as error:
             raise Unreachable(str(error)) from error
-        if data is not None:
-            write_manifests(data / "manifests", sizes)
     click.echo(json.dumps(summary.as_json()) if as_json else summary.as_text())
     sys.exit(0 if summary.is_good else 1)
+
+
+def _run_platform(sizes: NetworkSizes | None, folder: Path, kept: Path | None) -> PlatformSummary:
+    from deploy.demo.platform.run import run_platform_demo, write_manifests
+
+    assert sizes is not None, "this demo was asked for"
+    summary = run_platform_demo(sizes, data=folder)
+    if kept is not None:
+        write_manifests(kept / "manifests", sizes)
+    return summary
+
+
+def _run_devices(count: int, folder: Path) -> DeviceSummary:
+    from deploy.demo.devices.run import run_device_demo
+    from deploy.host.openvswitch import missing_program
+
+    if missing := missing_program():
+        raise Unreachable(f"the demo of devices needs Open vSwitch: {missing}")
+    return run_device_demo(count, data=folder)
 
 
 def _check_not_given(*names: str, other: str = "--inventory") -> None:

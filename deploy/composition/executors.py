@@ -74,7 +74,7 @@ def accepts_of(parts: StepParts, *, with_device: bool) -> Callable[[str, Dpu], b
         if executor != CLUSTER or with_device:
             return True
         cluster = parts.facts.cluster_of(dpu, row)
-        return not cluster or parts.nodes.of(cluster) is not None
+        return not cluster or parts.nodes.of(cluster, row.bmc_address) is not None
 
     return accepts
 

@@ -12,6 +12,7 @@ from drivers.hosts.host import Host
 from drivers.hosts.logged_objects import LoggedObjects
 from drivers.hosts.objects import ObjectStore
 from drivers.hosts.simulated_hosts import SimulatedHosts
+from drivers.hosts.simulated_nodes import SimulatedDpuNodes
 from drivers.hosts.task_box import TaskBox
 from drivers.hosts.unmanaged_host import UnmanagedHost
 from drivers.kubernetes.hosts.dpu_nodes import KubernetesDpuNodes
@@ -72,10 +73,13 @@ class HostConnections:
     def _agent(self, ref: HostRef) -> AgentHost | None:
         return None if self.box is None else AgentHost(self.box(ref.namespace, ref.name), ref.name)
 
-    def dpu_nodes(self, cluster: str) -> DpuNodes | None:
-        """The nodes of a DPU cluster, by the key of its DPUCluster."""
-        api = self.apis(cluster_source(cluster))
-        return None if api is None else KubernetesDpuNodes(api)
+    def dpu_nodes(self, cluster: str, bmc_address: str = "") -> DpuNodes | None:
+        """The nodes of a DPU cluster, by the key of its DPUCluster. In a plane that simulates clusters, a DPU with a
+        BMC of its own, at this address, is the node of a simulated one."""
+        if (api := self.apis(cluster_source(cluster))) is not None:
+            return KubernetesDpuNodes(api)
+        has_own_bmc = bool(bmc_address) and not is_simulated(bmc_address)
+        return SimulatedDpuNodes() if self.simulated is not None and has_own_bmc else None
 
     def _connected(self, source: str) -> KubernetesApi:
         api = self.apis(source)

@@ -40,8 +40,9 @@ class DpuNodes(Protocol):
         ...
 
 
-Clusters: TypeAlias = Callable[[str], DpuNodes | None]
-"""The nodes of a DPU cluster by the key of its DPUCluster; None while the plane has no connection to it."""
+Clusters: TypeAlias = Callable[[str, str], DpuNodes | None]
+"""The nodes of a DPU cluster by the key of its DPUCluster, for a DPU with this BMC; None while the plane has no
+connection to the cluster."""
 
 
 class ClusterNodes:
@@ -50,8 +51,8 @@ class ClusterNodes:
     def __init__(self, clusters: Clusters) -> None:
         self._clusters = clusters
 
-    def of(self, cluster: str) -> DpuNodes | None:
-        return self._clusters(cluster) if cluster else None
+    def of(self, cluster: str, bmc_address: str = "") -> DpuNodes | None:
+        return self._clusters(cluster, bmc_address) if cluster else None
 
     async def remove(self, attempt: Attempt, cluster: str) -> None:
         """Delete the node of a DPU. In a cluster without a connection the node stays until an operator deletes it."""
@@ -72,7 +73,7 @@ class ClusterExecutor:
         reported = ""
         while True:
             facts = await self._facts.of(attempt.name)
-            nodes = None if facts is None else self._clusters.of(facts.cluster)
+            nodes = None if facts is None else self._clusters.of(facts.cluster, attempt.dpu.bmc_address)
             if facts is None or (nodes is None and is_simulated(attempt.dpu.bmc_address)):
                 return await self._device.run(attempt)
             progress = _without_connection(facts) if nodes is None else await self._advance(attempt, nodes, facts)

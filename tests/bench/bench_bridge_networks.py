@@ -11,11 +11,12 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from deploy.host.openvswitch import Switch
 from drivers.backends.device import NetworkDevice
 from projections.resources.network_documents.document import Document, encoded
 from tests.bench.figures import Figure
 from tests.contract.network_device import chain, physical
-from tests.support.openvswitch import Switch, bridge_network, switch_folder
+from tests.support.openvswitch import bridge_network, switch_folder
 
 INTERFACES = 100
 ROUNDS = 5

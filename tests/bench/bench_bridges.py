@@ -19,6 +19,7 @@ from pathlib import Path
 
 import uvloop
 
+from deploy.host.openvswitch import Switch
 from drivers.agents.agent import Agent, AgentIdentity
 from drivers.agents.store import MemoryTableStore
 from drivers.backends.openvswitch import OpenVSwitch
@@ -31,7 +32,7 @@ from tests.bench.memory import peak_bytes
 from tests.bench.planes import PATIENCE_S, all_up_to_date, fill, serving_plane, until
 from tests.bench.relayed import connected, relayed, timed_joins
 from tests.bench.workload import zone_name
-from tests.support.openvswitch import LAYOUT, Switch, switch_folder
+from tests.support.openvswitch import LAYOUT, switch_folder
 
 BRIDGES, NODES, JOINS = 200, 1_000, 50
 PREFIXES = 100_000

@@ -15,12 +15,13 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from deploy.host.openvswitch import Switch
 from drivers.backends.openvswitch import OpenVSwitch
 from projections.rules.device_table import EMPTY_TABLE, DeviceTable, steps_between
 from projections.rules.rule import Rule
 from tests.bench.figures import Figure
 from tests.contract.device import changed, table
-from tests.support.openvswitch import Switch, bridge_device, switch_folder
+from tests.support.openvswitch import bridge_device, switch_folder
 
 RULE = Rule(10, "allow", "any", ())
 BRIDGES, RULES = 200, 1_000

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import pytest
 
+from deploy.host.openvswitch import Switch
 from drivers.backends.device import Device, NetworkDevice
 from drivers.backends.openvswitch import OpenVSwitch
 from drivers.backends.openvswitch_network import OpenVSwitchNetwork
@@ -17,7 +18,7 @@ from drivers.backends.simulated import SimulatedDevice
 from drivers.backends.simulated_network import NetworkFaults, SimulatedNetwork
 from tests.contract.device import DeviceContract, Scenario
 from tests.contract.network_device import NetworkDeviceContract, NetworkScenario
-from tests.support.openvswitch import Switch, bridge_device, bridge_network, switch_folder
+from tests.support.openvswitch import bridge_device, bridge_network, switch_folder
 
 
 class TestSimulatedDevice(DeviceContract):

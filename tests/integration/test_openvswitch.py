@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy.host.openvswitch import Switch
 from drivers.backends import openvswitch
 from drivers.backends.device import DeviceFailed
 from drivers.backends.openvswitch import OpenVSwitch
@@ -17,7 +18,7 @@ from drivers.openflow import rule_flows
 from projections.rules.device_table import EMPTY_TABLE, DeviceTable
 from projections.rules.rule import Rule, precedence
 from tests.contract.device import changed, restored, some_rules, table
-from tests.support.openvswitch import LAYOUT, Switch, bridge_device, switch_folder
+from tests.support.openvswitch import LAYOUT, bridge_device, switch_folder
 from tests.support.planes import run, serving, started
 
 PACKETS = 12

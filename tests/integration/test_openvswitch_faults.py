@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 
+from deploy.host.openvswitch import Switch
 from drivers.openflow.rule_flows import COOKIE, COOKIE_MASK, FlowComparison, priorities_found
 from drivers.openflow.session import SwitchSession
 from projections.rules.device_table import DeviceTable
 from projections.rules.rule import Rule
 from tests.contract.device import table
-from tests.support.openvswitch import LAYOUT, Switch, switch_folder
+from tests.support.openvswitch import LAYOUT, switch_folder
 from tests.support.planes import Process, run, serving, started
 from tests.support.struck_brokers import StruckBrokers
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy.host.openvswitch import Switch
 from drivers.agents.agent import Agent, AgentIdentity
 from drivers.agents.network import AgentNetwork
 from drivers.agents.network_store import FileNetworkStore, HeldNetwork, MemoryNetworkStore
@@ -27,7 +28,7 @@ from projections.rules.rule import Rule
 from tests.contract.device import restored, table
 from tests.contract.network_device import chain, digest_of, physical, programmed, read_until
 from tests.support.memory_plane import plane
-from tests.support.openvswitch import LAYOUT, Switch, bridge_device, bridge_network, switch_folder
+from tests.support.openvswitch import LAYOUT, bridge_device, bridge_network, switch_folder
 from tests.support.planes import started
 from tests.unit.test_network_handover import chain as chain_object
 from tests.unit.test_network_handover import fleet_of, observed

@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack, suppress
 
 import pytest
 
+from deploy.host.openvswitch import Switch
 from drivers.agents.network import AgentNetwork
 from drivers.agents.network_store import MemoryNetworkStore
 from drivers.backends.device import DeviceFailed
@@ -19,7 +20,7 @@ from drivers.wire.protocol import NetworkStatus
 from drivers.wire.relay_messages import Network
 from projections.resources.network_documents.document import Document, Interface, encoded
 from tests.contract.network_device import chain, physical
-from tests.support.openvswitch import Switch, bridge_network, switch_folder
+from tests.support.openvswitch import bridge_network, switch_folder
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -12,12 +12,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from deploy.host.openvswitch import Switch
 from projections.resources.network_documents.document import Document, Interface
 from projections.rules.rule import Rule
 from tests.contract.device import restored, table
 from tests.contract.network_device import chain, digest_of, programmed, read_until
 from tests.support.frames import Frame, Wire, inside, reaches
-from tests.support.openvswitch import Switch, bridge_device, bridge_network, switch_folder
+from tests.support.openvswitch import bridge_device, bridge_network, switch_folder
 from tests.support.probes import SO_NO_CHECK
 from tests.support.requirements import missing_requirement
 

@@ -17,10 +17,11 @@ from typing import NamedTuple
 
 import pytest
 
+from deploy.host.openvswitch import Switch
 from projections.rules.device_table import EMPTY_TABLE, DeviceTable
 from projections.rules.rule import Rule
 from tests.contract.device import changed, table
-from tests.support.openvswitch import Switch, bridge_device, switch_folder
+from tests.support.openvswitch import bridge_device, switch_folder
 from tests.support.requirements import missing_requirement
 
 ROOT = Path(__file__).parents[2]

@@ -86,6 +86,7 @@ async def run(
     server: str = "",
     environment: Mapping[str, str] | None = None,
     program: Sequence[str] = (DPUPLANE,),
+    timeout_s: float = READY_TIMEOUT_S,
 ) -> Ran:
     """Run one command to its end."""
     child = await asyncio.create_subprocess_exec(
@@ -95,7 +96,7 @@ async def run(
         stderr=asyncio.subprocess.PIPE,
         env={**os.environ, "DPUPLANE_SERVER": server or "127.0.0.1:9", **(environment or {})},
     )
-    async with asyncio.timeout(READY_TIMEOUT_S):
+    async with asyncio.timeout(timeout_s):
         stdout, stderr = await child.communicate()
     assert child.returncode is not None
     return Ran(child.returncode, stdout.decode(), stderr.decode())

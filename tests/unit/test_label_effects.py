@@ -64,7 +64,7 @@ class LabelledPlane(HostsPlane):
         facts, ranks = ObjectFacts(life.replica), self.ranks(process)
         store = self.connections.store(life.replica, self.now_ms, self.rng())
         maintenances = Maintenances(store, self.connections.host, facts, self.now_ms)
-        clusters = ClusterNodes(lambda cluster: self.nodes if cluster == CLUSTER else None)
+        clusters = ClusterNodes(lambda cluster, bmc_address: self.nodes if cluster == CLUSTER else None)
         labels = NodeLabels(life.replica, ranks, clusters, maintenances, facts, role="kubernetes", rng=self.rng())
         self.spawn(process, labels.run())
 

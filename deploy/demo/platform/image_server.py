@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from random import Random
 
@@ -14,11 +14,17 @@ HOST = "127.0.0.1"
 IMAGE_BYTES = 200_000
 
 
+def _only_doca(version: str) -> Mapping[str, str]:
+    return {"doca": version}
+
+
 @asynccontextmanager
-async def serving(images: Mapping[str, str], rng: Random) -> AsyncIterator[str]:
-    """Serve images by name, each with the version that is given. Yields a URL with a place for the name."""
+async def serving(
+    images: Mapping[str, str], rng: Random, *, inventory_of: Callable[[str], Mapping[str, str]] = _only_doca
+) -> AsyncIterator[str]:
+    """Serve images by name, each with its version. Yields a URL with a place for a name."""
     files = {
-        f"/{name}.bfb": made_bfb([(1, rng.randbytes(IMAGE_BYTES))], {"doca": version})
+        f"/{name}.bfb": made_bfb([(1, rng.randbytes(IMAGE_BYTES))], inventory_of(version))
         for name, version in images.items()
     }
 

@@ -78,8 +78,15 @@ def write_manifests(folder: Path, sizes: NetworkSizes) -> None:
 
 async def _summary(plane: Plane, scenario: PlatformScenario) -> PlatformSummary:
     """Fold the log again, compare the result with the replica, and tell what happened."""
-    replica, timeline = plane.replica, Timeline()
     await scenario.until_saved()
+    timeline, folded = await refold(plane)
+    of_deployment = [manifests.dpu_name(dpu) for dpu in scenario.of_deployment]
+    return summarize(timeline, scenario.names, of_deployment, folded)
+
+
+async def refold(plane: Plane) -> tuple[Timeline, Folded]:
+    """Fold the log of a plane again: what happened in it, and whether the result is the state of the replica."""
+    replica, timeline = plane.replica, Timeline()
     status = {each.partition: each for each in replica.partitions_status()}
     until = {each: found.position for each, found in status.items()}
     digests = {each: (found.saved_position,) for each, found in status.items() if found.saved_position}
@@ -92,6 +99,4 @@ async def _summary(plane: Plane, scenario: PlatformScenario) -> PlatformSummary:
         for folded in replayed.partitions.values()
         if isinstance(folded.state, ResourcesState)
     )
-    folded = Folded(replayed.records, replayed.bytes, remaining, same)
-    of_deployment = [manifests.dpu_name(dpu) for dpu in scenario.of_deployment]
-    return summarize(timeline, scenario.names, of_deployment, folded)
+    return timeline, Folded(replayed.records, replayed.bytes, remaining, same)

@@ -3,38 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from random import Random
 
 from deploy.demo.load import DemoClient
+from deploy.demo.object_scenario import POLL_S, READY, ObjectScenario
 from deploy.demo.platform import manifests
 from deploy.demo.platform.manifests import DEPLOYMENT, DISCOVERY, FIRST_IMAGE, NAMESPACE, SECOND_IMAGE, SET, Object
-from deploy.demo.progress import Display, ProgressStep
+from deploy.demo.progress import Display
 from deploy.demo.stall_timeout import StallTimeout
 from deploy.process.plane import Plane
 from drivers.simulators.bmc_network import BmcNetwork, NetworkSizes, SimulatedDpu
-from eventstore.log import RESOURCES, Partition
 from projections.resources import kinds
 from projections.resources.discovery import SCANNED
 from projections.resources.rollouts.rows import Rollout
-from projections.resources.state import LOCAL, ObjectId, ResourcesState, object_id
+from projections.resources.state import LOCAL, ObjectId, object_id
 from schemas.api import dpuplane_pb2 as pb
 
-POLL_S = 0.1
-READY = "Ready"
 
-
-class PlatformScenario:
+class PlatformScenario(ObjectScenario):
     """One run of the demo. `broken` is the DPU that cannot take the second image."""
 
     def __init__(self, plane: Plane, api: DemoClient, sizes: NetworkSizes, image_url: str, display: Display) -> None:
         self._rng = Random()
         network = BmcNetwork(self._rng, sizes)
-        self._plane = plane
-        self._api = api
+        super().__init__(plane, api, display)
         self._sizes = sizes
-        self._display = display
-        self._partition = plane.replica.partition_for(RESOURCES, LOCAL)
         self._racks = range(2, sizes.racks + 1 - sizes.racks_without)
         self.of_set = [dpu for dpu in network.dpus() if dpu.rack == 1]
         self.of_deployment = sorted((dpu for dpu in network.dpus() if dpu.rack > 1), key=manifests.dpu_name)
@@ -102,18 +96,7 @@ class PlatformScenario:
         with self._display.step("objects deleted", max(1, total)) as step:
             await self._until("deletion", lambda: total - len(self._state.objects.rows), total, step)
 
-    async def until_saved(self) -> None:
-        """Wait until the plane has saved everything that it has folded: only saved states have digests to compare."""
-        found = self._plane.replica.partitions_status()
-        ends = {each.partition: each.position for each in found}
-        with self._display.step("partitions saved", len(ends)) as step:
-            await self._until("save", lambda: self._saved(ends), len(ends), step)
-
     # --- observation of the plane -------------------------------------------------------------------------------------
-
-    @property
-    def _state(self) -> ResourcesState:
-        return self._plane.states.resources_at(self._partition)
 
     def _of_kind(self, kind: str) -> Collection[str]:
         return self._state.of_kind(LOCAL, kind)
@@ -124,12 +107,7 @@ class PlatformScenario:
 
     def _ready(self, image: str) -> int:
         """The number of DPUs that are ready with an image."""
-        found = 0
-        for name in self.names:
-            seen = self._state.seen.get(ObjectId(LOCAL, kinds.DPU, NAMESPACE, name).key)
-            if seen is not None and seen.is_ready:
-                found += str(seen.fields.get("installed", "")).startswith(f"{image}/")
-        return found
+        return self._ready_with(self.names, image)
 
     def _known_dpus(self) -> int:
         return sum(ObjectId(LOCAL, kinds.DPU, NAMESPACE, name).key in self._state.seen for name in self.names)
@@ -139,13 +117,6 @@ class PlatformScenario:
 
     def _is_held(self) -> bool:
         return any(row.held for row in self._rollouts())
-
-    def _saved(self, ends: Mapping[Partition, int]) -> int:
-        found = self._plane.replica.partitions_status()
-        return sum(each.saved_position >= ends[each.partition] for each in found)
-
-    async def _apply(self, objects: Collection[Object]) -> None:
-        await self._api.command("ApplyResources", manifests.apply(objects))
 
     async def _command_delete(self, objects: Collection[Object]) -> None:
         if objects:
@@ -164,16 +135,3 @@ class PlatformScenario:
             causes = "; ".join(cause.message for cause in found.causes if cause.root)
             stall_timeout.check(f"readiness of {name} ({causes})", 0, 1, self._moves())
             await asyncio.sleep(POLL_S)
-
-    async def _until(self, what: str, done: Callable[[], int], total: int, step: ProgressStep) -> None:
-        """Wait until `done` returns `total`. Raises DemoFailed after a time without progress."""
-        stall_timeout = StallTimeout()
-        while (so_far := done()) < total:
-            step.set(so_far)
-            stall_timeout.check(what, so_far, total, self._moves())
-            await asyncio.sleep(POLL_S)
-
-    def _moves(self) -> tuple[int, ...]:
-        """Counts that show progress within a step: folded records."""
-        replica = self._plane.replica
-        return (sum(replica.position(p) for topic in replica.topics.deciding for p in replica.partitions(topic)),)

@@ -53,6 +53,7 @@ class RedfishBmcs:
         self._now = now
         self._rng = rng
         self._tasks = tasks
+        self._servers: list[BmcServer] = []
         self._serving: set[asyncio.Task[None]] = set()
         self._next_port = options.first_port
 
@@ -68,6 +69,11 @@ class RedfishBmcs:
             finally:
                 for task in found._serving:
                     task.cancel()
+
+    @property
+    def fetched_bytes(self) -> int:
+        """The bytes of images that the BMCs have fetched."""
+        return sum(each.fetched_bytes for each in self._servers)
 
     async def address(self, dpu: str, serial: str, registered: str) -> str:
         """Serve the BMC of a DPU. Returns its address: the one that is registered, unless its port is in use."""
@@ -100,7 +106,9 @@ class RedfishBmcs:
     async def _listen(self, bmc: RedfishBmc, port: int) -> str:
         """Serve a BMC at a port in a task of its own. Raises OSError."""
         bound: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        task = self._tasks.create_task(self._serve(BmcServer(bmc, trusts=self._options.trusts), port, bound))
+        server = BmcServer(bmc, trusts=self._options.trusts)
+        self._servers.append(server)
+        task = self._tasks.create_task(self._serve(server, port, bound))
         self._serving.add(task)
         task.add_done_callback(self._serving.discard)
         url = await bound
