@@ -22,6 +22,7 @@ pytest_plugins = [
     "tests.support.secure_kafka",
     "tests.support.wheelhouse",
     "tests.support.kubernetes.fixtures",
+    "tests.support.gnoi.fixtures",
     "tests.support.docker",
     "tests.support.compose",
 ]

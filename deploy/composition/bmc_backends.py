@@ -30,16 +30,17 @@ def _not_simulated(address: str) -> Bmc:
     raise NeedsOperator(f"bmc_address: {quoted(address)} needs a provisioner with --simulate")
 
 
-def _redfish(context: BmcContext) -> Connect:
+def _installer(context: BmcContext) -> Connect:
     return _without_installer
 
 
 def _without_installer(address: str) -> Bmc:
-    raise NeedsOperator(f"bmc_address: {quoted(address)} needs a provisioner that speaks Redfish")
+    raise NeedsOperator(f"bmc_address: {quoted(address)} needs a provisioner with an installer for its scheme")
 
 
 BMC_BACKENDS: Mapping[str, Callable[[BmcContext], Connect]] = {
-    "redfish": _redfish,
+    "gnoi": _installer,
+    "redfish": _installer,
     "simulated": _simulated,
 }
 

@@ -90,6 +90,7 @@ async def open_image_store(
             images,
             tokens,
             store.path,
+            on_thread,
             base_url=lambda: url[0],
             joins=_joins(settings, apis, now_ms),
             now_ms=now_ms,

@@ -57,7 +57,7 @@ async def open_redfish(
     now_ms: Callable[[], int],
 ) -> AsyncIterator[Redfish]:
     """The parts of a process, with the connections that they share. `apis` has the API servers of source clusters."""
-    authority = _authority(settings)
+    authority = authority_of(settings)
     connector = aiohttp.TCPConnector(
         limit=settings.bmc_connections, limit_per_host=PER_BMC, keepalive_timeout=KEPT_S, force_close=False
     )
@@ -122,7 +122,8 @@ def _password(settings: Settings) -> str:
         raise NeedsOperator(f"bmc_password_file: {path} must be text in UTF-8") from None
 
 
-def _authority(settings: Settings) -> BmcAuthority | None:
+def authority_of(settings: Settings) -> BmcAuthority | None:
+    """The authority of BMCs and of management services; None without one. Raises FatalError."""
     if settings.bmc_ca is None:
         if settings.bmc_ca_key is not None:
             raise FatalError("bmc_ca_key: it needs bmc_ca, the certificate of the authority")

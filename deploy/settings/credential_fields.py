@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-BMC_FILES = ("bmc_password_file", "bmc_ca", "bmc_ca_key")
+BMC_FILES = ("bmc_password_file", "bmc_ca", "bmc_ca_key", "bmc_client_cert", "bmc_client_key")
 
 BMC_USER = Field(
     "",
@@ -24,8 +24,15 @@ BMC_CA = Field(
 )
 BMC_CA_KEY = Field(
     None,
-    description="PEM file: the unencrypted key of `bmc_ca`. With it, BMCs get certificates, renewed in time.",
+    description="PEM file: the unencrypted key of `bmc_ca`. With it, BMCs get certificates, renewed in time; "
+    "for management services (gNOI) the plane issues itself one for 24 hours.",
 )
+BMC_CLIENT_CERT = Field(
+    None,
+    description="PEM file: certificate of the plane for management services (gNOI), where `bmc_ca_key` is not given. A "
+    "renewed file is used by the next attempt at a step.",
+)
+BMC_CLIENT_KEY = Field(None, description="PEM file: the unencrypted key of `bmc_client_cert`.")
 BMC_CONNECTIONS = Field(
     1_000, ge=1, le=60_000, description="Maximum of open connections to BMCs. Each installation keeps one."
 )

@@ -171,6 +171,8 @@ class Settings(BaseModel):
     bmc_password_file: Path | None = credential_fields.BMC_PASSWORD_FILE
     bmc_ca: Path | None = credential_fields.BMC_CA
     bmc_ca_key: Path | None = credential_fields.BMC_CA_KEY
+    bmc_client_cert: Path | None = credential_fields.BMC_CLIENT_CERT
+    bmc_client_key: Path | None = credential_fields.BMC_CLIENT_KEY
     bmc_connections: int = credential_fields.BMC_CONNECTIONS
     tls_cert: Path | None = credential_fields.TLS_CERT
     tls_key: Path | None = Field(None, description="PEM file: the unencrypted key of `tls_cert`.")

@@ -1,4 +1,4 @@
-"""Installations: what a DPU downloads for the identity that its zone installs, with its configuration.
+"""Installations: what a DPU downloads, or is sent, for the identity that its zone installs, with its configuration.
 
 The configuration is rendered when an installer asks for it. Only then are its secrets filled in; they stay in the
 memory of this process while the token is valid, so that a download in several ranges gets the same bytes.
@@ -14,7 +14,9 @@ from typing import NamedTuple, Protocol
 from urllib.parse import quote
 
 from drivers.backends.bmc import NeedsOperator, Unreachable
+from drivers.images.deliveries import Delivery, configuration_file, file_chunks
 from drivers.images.images import Images, ReadyFile
+from drivers.images.offload import Offload
 from drivers.images.tokens import Claims, Tokens
 from drivers.resource_worlds import ResourceWorlds
 from eventstore.errors import TransientError
@@ -63,6 +65,16 @@ class Installation(NamedTuple):
     flavor: FoundFlavor
 
 
+class _Ready(NamedTuple):
+    """An installation whose image is in the store and whose configuration can be rendered."""
+
+    world: World
+    wanted: Wanted
+    claims: Claims
+    installation: Installation
+    file: ReadyFile
+
+
 class Part(NamedTuple):
     """A part of a download: a file, or bytes."""
 
@@ -97,6 +109,7 @@ class Installations:
         images: Images,
         tokens: Tokens,
         path_of: Callable[[str], Path],
+        offload: Offload,
         *,
         base_url: Callable[[], str],
         joins: Joins,
@@ -107,6 +120,7 @@ class Installations:
         self._images = images
         self._tokens = tokens
         self._path_of = path_of
+        self._offload = offload
         self._base_url = base_url
         self._joins = joins
         self._now_ms = now_ms
@@ -119,9 +133,38 @@ class Installations:
         Raises Unreachable while something is missing that will come, and NeedsOperator for a configuration that cannot
         be rendered, or a name that several BFBs have.
         """
+        ready = await self._ready(dpu, identity)
+        if ready is None:
+            return await self._url_of_image(dpu, identity)
+        claims, file = ready.claims, ready.file
+        base = self._base(claims)
+        if ready.installation.image.kind != BFB:
+            return f"{base}/{quote(file.name)}"
+        return f"{base}/??{quote(file.name)},{quote(configuration_name(claims))}?/{FINAL_NAME}"
+
+    async def delivery(self, dpu: str, identity: str) -> Delivery | None:
+        """What is sent to a device that fetches nothing itself; None if no object wants the DPU. Raises as `url`."""
+        ready = await self._ready(dpu, identity)
+        if ready is None:
+            return None
+        _, _, claims, installation, file = ready
+        if installation.image.kind != BFB:
+            raise NeedsOperator(f"image: {short_name(installation.image.key)} cannot be sent; only a BFB can")
+
+        async def configuration() -> tuple[str, bytes]:
+            try:
+                content = await self._configuration(claims, ready.world, ready.wanted, installation)
+            except TransientError as error:
+                raise Unreachable(str(error)) from error
+            return configuration_file(dpu, content), content
+
+        chunks = file_chunks(self._images, self._offload, self._path_of(file.kept.sha256), file)
+        return Delivery(file.name, file.kept.size, chunks, configuration)
+
+    async def _ready(self, dpu: str, identity: str) -> _Ready | None:
         found = await self._worlds.wanted_dpu(dpu)
         if found is None:
-            return await self._url_of_image(dpu, identity)
+            return None
         world, wanted = found
         installation = installation_of(world, wanted, identity)
         if isinstance(installation, Fault):
@@ -137,10 +180,7 @@ class Installations:
         if isinstance(text, Fault):
             raise NeedsOperator(f"configuration: {text}")
         claims = Claims(wanted.at.key, identity, self._now_ms() // 1_000 + VALID_S)
-        base = self._base(claims)
-        if installation.image.kind != BFB:
-            return f"{base}/{quote(file.name)}"
-        return f"{base}/??{quote(file.name)},{quote(configuration_name(claims))}?/{FINAL_NAME}"
+        return _Ready(world, wanted, claims, installation, file)
 
     async def _url_of_image(self, dpu: str, image: str) -> str:
         collections = [each for world in await self._worlds.all() for each in world.state.by_kind.items()]

@@ -22,7 +22,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.x509.oid import ExtendedKeyUsageOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from drivers.backends.bmc import NeedsOperator, TaskFailed, Unreachable
 from drivers.redfish.resources import ROOT, Request
@@ -103,6 +103,26 @@ class BmcAuthority:
             .sign(self._key, hashes.SHA256())
         )
         return certificate.public_bytes(serialization.Encoding.PEM)
+
+    def issue_client(self, name: str, now: datetime, valid: timedelta) -> tuple[bytes, bytes]:
+        """A certificate for a client of devices, and its new key, both in PEM."""
+        assert self._key is not None
+        private = ec.generate_private_key(ec.SECP256R1())
+        certificate = (
+            x509.CertificateBuilder()
+            .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+            .issuer_name(self._certificate.subject)
+            .public_key(private.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - _CLOCKS_DIFFER)
+            .not_valid_after(now + valid)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+            .sign(self._key, hashes.SHA256())
+        )
+        encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+        key = private.private_bytes(encoding, form, serialization.NoEncryption())
+        return certificate.public_bytes(encoding), key
 
 
 def judge(host: str, found: bytes, facts: Mapping[str, str], authority: BmcAuthority | None, now: datetime) -> Verdict:

@@ -16,7 +16,7 @@ from schemas.api import dpuplane_pb2 as pb
 _SERVICES = pb.DESCRIPTOR.services_by_name
 
 
-class _Stub:
+class ServiceStub:
     """A client with one callable per method of its service, on a channel of grpc or grpc.aio."""
 
     SERVICE: ClassVar[ServiceDescriptor]
@@ -36,19 +36,19 @@ class _Stub:
         raise AttributeError(f"{self.SERVICE.full_name} has no method {name}")
 
 
-class CommandsStub(_Stub):
+class CommandsStub(ServiceStub):
     """A client of dpuplane.v1.Commands."""
 
     SERVICE = _SERVICES["Commands"]
 
 
-class StreamsStub(_Stub):
+class StreamsStub(ServiceStub):
     """A client of dpuplane.v1.Streams."""
 
     SERVICE = _SERVICES["Streams"]
 
 
-class QueriesStub(_Stub):
+class QueriesStub(ServiceStub):
     """A client of dpuplane.v1.Queries."""
 
     SERVICE = _SERVICES["Queries"]

@@ -85,6 +85,7 @@ async def store(
             images,
             Tokens(b"k" * 32),
             plane.store("r1").path,
+            in_place,
             base_url=lambda: base[0],
             joins=joins or SimulatedJoins(lambda count: JOIN_TOKEN[:count]),
             now_ms=plane.now_ms,

@@ -30,6 +30,7 @@ _NETWORK_ON_DEVICE = {HOST_NETWORK: STEPS[HOST_NETWORK]._replace(executor=DEVICE
 """A simulated device plays the network of its host, so this step belongs to the process that has the device."""
 
 INTERFACES: Mapping[str, InstallInterface] = {
+    "gnoi": InstallInterface("//HOST:PORT"),
     "redfish": InstallInterface("//HOST:PORT"),
     "simulated": InstallInterface("NAME", {**STEPS, **_NETWORK_ON_DEVICE}),
 }

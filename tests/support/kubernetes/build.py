@@ -1,4 +1,5 @@
-"""The programs of a Kubernetes control plane, helm, kwok and Argo CD, built once from pinned Go modules into a cache.
+"""The programs of a Kubernetes control plane, helm, kwok, Argo CD and a peer that speaks gNOI, built once from pinned
+Go modules into a cache.
 
 `KUBEBUILDER_ASSETS`, the variable of controller-runtime's envtest, names a folder with kube-apiserver, etcd and kubectl
 instead. Go itself comes as a wheel, which is a dependency of the tests. A build takes five minutes on two cores, so
@@ -30,7 +31,7 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoModule:
-    """A Go module beside this file, and the commands that are built from it."""
+    """A Go module of the tests, and the commands that are built from it."""
 
     name: str
     folder: Path
@@ -92,7 +93,10 @@ ARGO_CD = GoModule(
     packages={"argocd": "github.com/argoproj/argo-cd/v3/cmd", "redis": "./redis"},
     variables={"github.com/argoproj/argo-cd/v3/common.version": "3.1.16"},
 )
-MODULES = (KUBERNETES, HELM, KWOK, ARGO_CD)
+GNOI = GoModule(
+    name="gnoi", folder=HERE.parent / "gnoi" / "peer", version="0.4.1", packages={"gnoi-peer": "."}, variables={}
+)
+MODULES = (KUBERNETES, HELM, KWOK, ARGO_CD, GNOI)
 NEEDED = ("etcd", "kube-apiserver", "kubectl", "helm")
 """The programs of most tests; the others are built by the tests that need them."""
 SHOWN_EVERY = 200

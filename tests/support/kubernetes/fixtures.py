@@ -44,6 +44,7 @@ PROGRAMS = {
     "own_control_plane": NEEDED,
     "garbage_collected": ("kube-controller-manager",),
     "argo_cd_programs": ("kube-controller-manager", "argocd", "redis"),
+    "gnoi_peer": ("gnoi-peer",),
     "kwok_programs": ("kube-controller-manager", "kube-scheduler", "kwok"),
 }
 """The programs that a fixture needs."""

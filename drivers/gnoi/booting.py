@@ -1,0 +1,135 @@
+"""A reboot that an attempt carries out: it reads, asks for the next move, and makes it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+
+from drivers.backends.bmc import TaskFailed, Unreachable
+from drivers.gnoi.boots import Ask, Asked, BootTiming, Done, Failed, Order, Seen, Wait, logged_of, mark_of, next_move
+from drivers.gnoi.client import GnoiClient
+from drivers.provisioning.attempts import Attempt
+from eventstore.errors import PlaneError
+
+Prepare = Callable[[], Awaitable[Callable[[], Awaitable[None]]]]
+"""Prepares the request for a reboot, and returns it. Preparing it may be repeated."""
+
+
+class Booting:
+    """The reboot of one attempt."""
+
+    def __init__(
+        self, attempt: Attempt, client: GnoiClient, order: Order, prepare: Prepare, timing: BootTiming
+    ) -> None:
+        self._attempt = attempt
+        self._client = client
+        self._order = order
+        self._prepare = prepare
+        self._timing = timing
+        self._logged: Asked | None = logged_of(attempt.dpu.task)
+        self._is_answered = False
+        self._shape: object = None
+        self._since_s = asyncio.get_running_loop().time()
+
+    async def run(self) -> None:
+        """Boot the device. Raises the errors of a device."""
+        wait_s = self._attempt.timing.poll_s
+        while True:
+            seen = await self._look()
+            if seen is not None:
+                match next_move(self._order, self._logged, seen, self._timing):
+                    case Done():
+                        return
+                    case Failed(kind, message):
+                        raise (Unreachable if kind == "transient" else TaskFailed)(message)
+                    case Ask():
+                        await self._ask(seen)
+                        wait_s = self._attempt.timing.poll_s
+                        continue
+                    case Wait(logged):
+                        await self._note(logged)
+            await asyncio.sleep(wait_s)
+            wait_s = min(wait_s * 1.5, self._attempt.timing.poll_max_s)
+
+    async def _look(self) -> Seen | None:
+        """What the device reports; None while it does not answer in the time of a reboot that was asked for."""
+        try:
+            seen = await self._read()
+        except Unreachable:
+            is_ours = self._logged is not None and self._logged.attempt > self._order.disowned
+            if not is_ours or self._quiet_s(None) > self._timing.boot_s:
+                raise
+            return None
+        return seen._replace(quiet_s=self._quiet_s(seen))
+
+    async def _read(self) -> Seen:
+        call = self._attempt.call
+        reboots = await call(self._client.read_reboots, alters=False)
+        if reboots.is_active:
+            return Seen(True, reboots.boots, "", "", 0.0, self._is_answered)
+        running = await call(self._client.read_running, alters=False)
+        failure = reboots.failure or running.failure
+        return Seen(False, reboots.boots, running.version, failure, 0.0, self._is_answered)
+
+    def _quiet_s(self, shape: object) -> float:
+        """The time since what the device reports has changed."""
+        now_s = asyncio.get_running_loop().time()
+        if shape != self._shape:
+            self._shape, self._since_s = shape, now_s
+        return now_s - self._since_s
+
+    async def _ask(self, seen: Seen) -> None:
+        """Ask for the reboot once. The log is told first, so that a successor knows that it may have been asked for."""
+        request = await self._prepare()
+        asked = Asked(self._attempt.dpu.attempt, seen.boots, mark_of(seen.version))
+        await self._attempt.report_progress(asked.text(), 0)
+        self._logged, self._is_answered = asked, False
+        try:
+            await self._while_ours(request)
+            self._is_answered = True
+        except Unreachable:
+            pass  # whether it has arrived shows
+        finally:
+            self._shape, self._since_s = None, asyncio.get_running_loop().time()
+
+    async def _while_ours(self, request: Callable[[], Awaitable[None]]) -> None:
+        """Make a request whose answer may come only after the reboot, as long as the attempt is the current one."""
+        patient = self._attempt._replace(timing=self._attempt.timing._replace(call_s=self._timing.boot_s))
+        running = asyncio.ensure_future(patient.call(request))
+        try:
+            while not running.done():
+                await asyncio.wait({running}, timeout=self._attempt.timing.poll_max_s)
+                if not running.done():
+                    self._attempt.check()
+            await running
+        finally:
+            running.cancel()
+            with suppress(asyncio.CancelledError, PlaneError):
+                await running
+
+    async def _note(self, logged: Asked) -> None:
+        if logged != self._logged:
+            self._logged = logged
+            await self._attempt.report_progress(logged.text(), 0)
+
+
+def rebooting(attempt: Attempt, client: GnoiClient, timing: BootTiming) -> Booting:
+    """A reboot into what the device runs."""
+
+    async def prepare() -> Callable[[], Awaitable[None]]:
+        return client.reboot
+
+    return Booting(attempt, client, Order("", attempt.dpu.disowned), prepare, timing)
+
+
+def activating(
+    attempt: Attempt, client: GnoiClient, version: str, install: Callable[[], Awaitable[str]], timing: BootTiming
+) -> Booting:
+    """A reboot into another image. `install` gives the device what it lacks, and returns what is to be activated."""
+
+    async def prepare() -> Callable[[], Awaitable[None]]:
+        return partial(client.activate, await install())
+
+    return Booting(attempt, client, Order(version, attempt.dpu.disowned), prepare, timing)

@@ -1,0 +1,153 @@
+"""The installer `gnoi`: it executes the steps of a DPU on its management service.
+
+gNOI has no sessions. What fences an attempt is the log alone: each call, and each chunk of a transfer, is made only
+while the log names the attempt. What a predecessor's last request did shows in a read (boots.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
+from typing import TypeAlias
+
+from drivers.backends.bmc import NeedsOperator, TaskFailed
+from drivers.gnoi.booting import activating, rebooting
+from drivers.gnoi.boots import BootTiming
+from drivers.gnoi.client import GnoiClient, connected
+from drivers.gnoi.credentials import CredentialsOf
+from drivers.gnoi.transfer import CHUNK_BYTES, Package, transfer
+from drivers.images.deliveries import Delivery
+from drivers.provisioning.attempts import Attempt
+from projections.field_checks import check_text, quoted
+from projections.zones.dpus.phases import (
+    CONFIG_FIRMWARE,
+    DPU_CONFIG,
+    INITIALIZE_INTERFACE,
+    OS_INSTALLING,
+    PREPARE_IMAGE,
+    REBOOTING,
+)
+
+DPU_MODE = "DPU"
+_TIMING = BootTiming()
+_ON_THE_DEVICE = frozenset((INITIALIZE_INTERFACE, CONFIG_FIRMWARE, PREPARE_IMAGE, OS_INSTALLING, DPU_CONFIG, REBOOTING))
+
+DeliveryOf: TypeAlias = Callable[[str, str], Awaitable[Delivery | None]]
+"""What is sent to a DPU for an identity; None if no object wants the DPU. It may raise the errors of a device."""
+
+
+async def no_delivery(dpu: str, image: str) -> Delivery | None:
+    """The deliveries of a process without an image store."""
+    return None
+
+
+class GnoiInstaller:
+    """Executes steps on devices that speak gNMI and gNOI. `transfers` limits concurrent transfers of images."""
+
+    def __init__(
+        self,
+        credentials: CredentialsOf,
+        delivery_of: DeliveryOf,
+        transfers: asyncio.Semaphore,
+        timing: BootTiming = _TIMING,
+    ) -> None:
+        self._credentials = credentials
+        self._delivery_of = delivery_of
+        self._transfers = transfers
+        self._timing = timing
+
+    async def run(self, attempt: Attempt) -> Mapping[str, str]:
+        """Execute the step. Returns the facts that the device reports afterwards."""
+        if attempt.dpu.phase not in _ON_THE_DEVICE:
+            return {}
+        async with connected(attempt.dpu.bmc_address, self._credentials()) as client:
+            serial = await _checked_serial(attempt, client)
+            match attempt.dpu.phase:
+                case phase if phase == INITIALIZE_INTERFACE:
+                    await _set_mode(attempt, client)
+                case phase if phase == PREPARE_IMAGE:
+                    await self._delivery(attempt)
+                case phase if phase == OS_INSTALLING:
+                    delivery = await self._delivery(attempt)
+                    install = partial(self._install, attempt, client, delivery)
+                    await activating(attempt, client, delivery.name, install, self._timing).run()
+                case phase if phase == REBOOTING:
+                    await rebooting(attempt, client, self._timing).run()
+            return await _facts(attempt, client, serial)
+
+    async def _delivery(self, attempt: Attempt) -> Delivery:
+        if delivery := await self._delivery_of(attempt.name, attempt.dpu.image):
+            return delivery
+        raise NeedsOperator(
+            f"image: there is no file for {quoted(attempt.dpu.image)}, because no object wants this DPU; apply a BFB, "
+            "and a DPUDeployment or DPUSet that selects its DPUDevice"
+        )
+
+    async def _install(self, attempt: Attempt, client: GnoiClient, delivery: Delivery) -> str:
+        """Give the device the image and the configuration. Returns their name together, as DMS activates them."""
+        validation_s = self._timing.validation_s
+        progress = _Progress(attempt, delivery)
+        image = Package(delivery.name, delivery.size, delivery.chunks)
+        async with self._transfers:
+            await transfer(attempt, client, image, progress.received, validation_s)
+        name, content = await delivery.configuration()
+        configuration = Package(name, len(content), partial(_pieces, content))
+        await transfer(attempt, client, configuration, _unreported, validation_s)
+        return f"{delivery.name};{name}"
+
+
+class _Progress:
+    """Appends each quarter of a transfer once."""
+
+    def __init__(self, attempt: Attempt, delivery: Delivery) -> None:
+        self._attempt = attempt
+        self._delivery = delivery
+        self._quarter = -1
+
+    async def received(self, count: int) -> None:
+        percent = min(100, count * 100 // max(1, self._delivery.size))
+        if percent // 25 > self._quarter:
+            self._quarter = percent // 25
+            await self._attempt.report_progress(f"transfer of {self._delivery.name}"[:200], percent)
+
+
+async def _unreported(count: int) -> None:
+    return None
+
+
+async def _pieces(content: bytes) -> AsyncIterator[bytes]:
+    for begin in range(0, len(content), CHUNK_BYTES):
+        yield content[begin : begin + CHUNK_BYTES]
+
+
+async def _checked_serial(attempt: Attempt, client: GnoiClient) -> str:
+    """The serial number of the card. Another card is refused before anything of it is changed."""
+    registered, serial = attempt.dpu.serial, await attempt.call(client.read_serial, alters=False)
+    if registered and serial and serial != registered:
+        raise NeedsOperator(f"serial: the device has {quoted(serial)}, but {quoted(registered)} is registered")
+    return serial
+
+
+async def _set_mode(attempt: Attempt, client: GnoiClient) -> None:
+    """Have the card run as a DPU. It may say so only after its host was power-cycled."""
+    if await attempt.call(client.read_mode, alters=False) == DPU_MODE:
+        return
+    await attempt.call(partial(client.set_mode, DPU_MODE))
+    if (mode := await attempt.call(client.read_mode, alters=False)) not in ("", DPU_MODE):
+        raise TaskFailed(f"mode: the device accepted {DPU_MODE}, and reports {quoted(mode)}")
+
+
+async def _facts(attempt: Attempt, client: GnoiClient, serial: str) -> dict[str, str]:
+    """The facts of a DPU after a step."""
+    dpu = attempt.dpu
+    running = await attempt.call(client.read_running, alters=False)
+    reboots = await attempt.call(client.read_reboots, alters=False)
+    boot_id = str(reboots.boots) if reboots.boots else ""
+    facts = {"serial": serial, "boot_id": boot_id, "os_version": running.version}
+    if dpu.phase == OS_INSTALLING:
+        facts["image"] = dpu.image
+    for key, value in facts.items():
+        if value and (fault := check_text(key, value)):
+            raise TaskFailed(f"{fault}; the device reported this value")
+    return {key: value for key, value in facts.items() if value}
