@@ -44,6 +44,8 @@ class CountedApi:
 
     def __init__(self, api: KubernetesApi) -> None:
         self.requests: Counter[str] = Counter()
+        self.versions: list[tuple[str, str]] = []
+        """The object and its version after each patch. A patch without an effect repeats the version before it."""
         self.is_away = False
         self._api = api
 
@@ -58,7 +60,10 @@ class CountedApi:
         return await self._counted("replace", self._api.replace(path, body))
 
     async def patch(self, path: str, body: Any, kind: PatchType, query: Mapping[str, str] | None = None) -> bytes:
-        return await self._counted("patch", self._api.patch(path, body, kind, query))
+        answer = await self._counted("patch", self._api.patch(path, body, kind, query))
+        about = json.loads(answer)["metadata"]
+        self.versions.append((about["uid"], about["resourceVersion"]))
+        return answer
 
     async def delete(self, path: str, *, uid: str) -> bytes:
         return await self._counted("delete", self._api.delete(path, uid=uid))
@@ -70,6 +75,11 @@ class CountedApi:
     @property
     def writes(self) -> int:
         return self.requests["patch"] + self.requests["delete"] + self.requests["create"]
+
+    def repeated(self) -> list[tuple[str, str]]:
+        """The patches without an effect, but for those that create an object: two at a time are one to the server."""
+        made = dict(reversed(self.versions))
+        return [each for each, times in Counter(self.versions).items() if times > 1 and made[each[0]] != each[1]]
 
     async def _counted(self, verb: str, request: Any) -> bytes:
         self.requests[verb] += 1
