@@ -87,7 +87,9 @@ class ClusterExecutor:
         if attempt.dpu.phase == CLUSTER_CONFIG:
             return await attempt.call(lambda: nodes.join(attempt.name, facts.node_labels, facts.node_annotations))
         awaited = await self._facts.awaited_services(facts)
-        return await attempt.call(lambda: nodes.services(attempt.name, awaited), alters=False)
+        progress = await attempt.call(lambda: nodes.services(attempt.name, awaited), alters=False)
+        wait = await self._facts.operational_wait(facts) if progress.is_done else ""
+        return Progress(False, f"waits for {wait}") if wait else progress
 
 
 def _without_connection(facts: StepFacts) -> Progress:

@@ -14,7 +14,7 @@ from projections.resources.host_effects import Effect, Maintenance, dpu_of_label
 from projections.resources.kinds import DPU_CLUSTER, DPU_NODE, DPU_NODE_MAINTENANCE, NODE
 from projections.resources.maintenance_index import MaintenanceIndex
 from projections.resources.rollouts.released import cluster_of
-from projections.resources.service_gate import awaited_services
+from projections.resources.service_gate import awaited_services, operational_wait
 from projections.resources.state import ObjectId, ResourcesState, object_id
 from projections.resources.step_facts import HostRef, StepFacts, step_facts
 from projections.zones.dpus.phases import DELETING, NODE_EFFECT_REMOVAL
@@ -51,6 +51,10 @@ class ObjectFacts:
     async def awaited_services(self, facts: StepFacts) -> frozenset[str] | None:
         """The ids of the services that a DPU waits for before it is put into service; None if it waits for all."""
         return awaited_services(await self._worlds.world_of(object_id(facts.key).source), facts)
+
+    async def operational_wait(self, facts: StepFacts) -> str:
+        """The operational condition that a DPU with ready services waits for; empty if it waits for none."""
+        return operational_wait(await self._worlds.world_of(object_id(facts.key).source), facts)
 
     def maintenances_of(self, dpu: str, row: Dpu) -> list[Finding]:
         """The maintenances that a DPU needs."""

@@ -9,7 +9,7 @@ import msgspec
 
 from eventstore.folding.state_table import StateTable
 from projections.resources.change_journal import ChangeJournal
-from projections.resources.kinds import DPU, DPU_SET
+from projections.resources.kinds import DPU, DPU_SET, NODE, POD
 from projections.resources.observation import Observation, observation
 from projections.resources.references import REFERENCES, references
 from projections.resources.rollouts.index import RolloutIndex
@@ -136,7 +136,8 @@ class ResourcesState:
 
     Derived are the names of each kind (`by_kind`, keyed `source/kind`), and the objects that refer to each object
     (`referrers`; a DPUSet also refers to the objects of its pinned template), both in sorted or insertion order, never
-    as a set; and the observations as values (`seen`), those of some kinds by source, too (`seen_by_kind`). `journal`
+    as a set; and the observations as values (`seen`), those of some kinds by source, too (`seen_by_kind`), and those of
+    unready pods by the key of their Node (`unready_pods`). `journal`
     has the keys of the objects that changed last, or whose observations did, and `observed_journal` only the latter.
     `rollout_index` has the DPUs of each DPUSet by wave and status. `live` is the derivation that the readers of this
     state share, None until one asks for it. Only `live_derivation.py` reads it, and no decision depends on it.
@@ -162,6 +163,8 @@ class ResourcesState:
         self._targets: dict[str, tuple[str, ...]] = {}
         self.seen: dict[str, Observation] = {}
         self.seen_by_kind: MutableMapping[str, dict[str, None]] = {}
+        self.unready_pods: MutableMapping[str, dict[str, None]] = {}
+        self._node_of_pod: dict[str, str] = {}
         self._allocated: MutableMapping[str, dict[str, None]] = {}
         self.rollout_index.clear()
 
@@ -296,6 +299,8 @@ class ResourcesState:
 
     def _index_seen(self, key: str) -> None:
         source, kind, _ = key.split("/", 2)
+        if kind == POD:
+            self._index_pod(source, key)
         if kind not in COLLECTED:
             return
         keys = self.seen_by_kind.setdefault(f"{source}/{kind}", {})
@@ -303,6 +308,15 @@ class ResourcesState:
             keys[key] = None
         else:
             keys.pop(key, None)
+
+    def _index_pod(self, source: str, key: str) -> None:
+        if (earlier := self._node_of_pod.pop(key, "")) and len(self.unready_pods[earlier]) > 1:
+            del self.unready_pods[earlier][key]
+        else:
+            self.unready_pods.pop(earlier, None)
+        if key in self.seen:
+            node = self._node_of_pod[key] = ObjectId(source, NODE, "", str(self.seen[key].fields.get("node", ""))).key
+            self.unready_pods.setdefault(node, {})[key] = None
 
     def _index_rollout(self, key: str) -> None:
         seen = self.observed.rows.get(key)

@@ -8,6 +8,7 @@ from typing import Any
 
 from projections.resources.charts import needed_versions
 from projections.resources.clusters import selected_clusters
+from projections.resources.conditions.operational import operational_conditions
 from projections.resources.conditions.set_dpus import groups
 from projections.resources.conditions.world import World
 from projections.resources.handover import outdated
@@ -18,6 +19,7 @@ from projections.resources.services.config_ports import exposed, service_id
 from projections.resources.state import ObjectId, object_id
 from projections.resources.wanted import Wanted
 
+OPERATIONAL = "operationalConditions"
 FIRST_PHASE = "Initializing"
 """The phase of a DPU of which nothing has been reported."""
 
@@ -33,7 +35,7 @@ def status_fields(key: str, world: World) -> dict[str, Any]:
         return {"versions": versions} if versions else {}
     if kind == DPU_SERVICE:
         return _of_service(key, world)
-    return _of_dpu(key, world) if kind == DPU else {}
+    return _of_dpu(key, world) | _of_operation(key, world) if kind == DPU else {}
 
 
 def _of_set(key: str, world: World) -> dict[str, Any]:
@@ -65,6 +67,15 @@ def _of_dpu(key: str, world: World) -> dict[str, Any]:
     message = f"{short_name(wanted.owner)} wants another {what} than the installed one"
     time = datetime.fromtimestamp(_changed_ms(wanted, world) // 1_000, UTC)
     return {"outdated": {"timeStamp": f"{time:%Y-%m-%dT%H:%M:%SZ}", "reason": reason, "message": message}}
+
+
+def _of_operation(key: str, world: World) -> dict[str, Any]:
+    """The operational conditions of a DPU."""
+    found = [
+        {"type": each.type, "status": each.status, "reason": each.reason, "message": each.message}
+        for each in operational_conditions(key, world)
+    ]
+    return {OPERATIONAL: found} if found else {}
 
 
 def _changed_ms(wanted: Wanted, world: World) -> int:

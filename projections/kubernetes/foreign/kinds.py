@@ -10,8 +10,17 @@ from projections.kubernetes.foreign.kind import ForeignKind
 from projections.kubernetes.foreign.networks import NETWORK
 from projections.kubernetes.foreign.node_maintenances import NODE_MAINTENANCE
 from projections.kubernetes.foreign.nodes import CLUSTER_NODE
+from projections.kubernetes.foreign.pods import UNREADY_POD
 from projections.kubernetes.foreign.services import CHART_SERVICE, CLUSTER_SERVICE
 from projections.kubernetes.foreign.sets import SETS
 
 IN_SOURCE_CLUSTER: tuple[ForeignKind, ...] = (APPLICATION, TENANT_CONTROL_PLANE, NODE_MAINTENANCE, CLUSTER_SERVICE)
-IN_DPU_CLUSTER: tuple[ForeignKind, ...] = (CLUSTER_NODE, DAEMON_SET, CHART_SERVICE, NETWORK, *POOLS, *SETS)
+IN_DPU_CLUSTER: tuple[ForeignKind, ...] = (
+    CLUSTER_NODE,
+    UNREADY_POD,
+    DAEMON_SET,
+    CHART_SERVICE,
+    NETWORK,
+    *POOLS,
+    *SETS,
+)

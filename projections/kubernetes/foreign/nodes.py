@@ -9,6 +9,7 @@ import msgspec
 from projections.kubernetes.foreign.kind import Condition, ForeignKind, condition, decoded, told
 from projections.resources.kinds import NODE
 from schemas.kubernetes.objects import Custom, Fields, NodeAddress
+from schemas.resources.dpf.dpu import NODE_PROBLEMS
 from schemas.resources.dpf.names import OPERATOR, PROVISIONING, SERVICES, SHARED
 from schemas.resources.kinds import GROUP
 
@@ -35,7 +36,8 @@ _status = msgspec.json.Decoder(_Status)
 
 
 def observe(item: Custom) -> Mapping[str, object]:
-    """The fields of the observation of a Node. Heartbeats, images and annotations of other programs are left out."""
+    """The fields of the observation of a Node. Heartbeats, images and annotations of other programs are left out.
+    `checks` are the conditions of node-problem-detector, each with its problem, empty if there is none."""
     spec, status = decoded(_spec, item.spec, _Spec()), decoded(_status, item.status, _Status())
     ready = condition(status.conditions, "Ready")
     is_ready = ready is not None and ready.status == "True"
@@ -53,6 +55,11 @@ def observe(item: Custom) -> Mapping[str, object]:
         ],
         "version": (status.node_info or _Info()).kubelet_version,
         "cordoned": spec.unschedulable,
+        "checks": {
+            each.type: "" if each.status == "False" else told(each.reason, each.status, "Unknown")
+            for each in sorted(status.conditions or (), key=lambda each: each.type)
+            if each.type in NODE_PROBLEMS
+        },
         "deleting": item.metadata.deletion_timestamp is not None,
     }
 

@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from projections.kubernetes.resources.server_schemas import JSON, allowed_values, pruned
-from projections.kubernetes.status_body import TRANSITION, conditions_of, shortened, to_rfc3339
+from projections.kubernetes.status_body import TRANSITION, shortened, to_rfc3339
 from projections.resources import kinds, views
 from projections.resources.blame import Blame
 from projections.resources.conditions.causes import conditions_of as conditions_of_object
 from projections.resources.conditions.condition import BLAMES_MAX, READY, Condition, condition
 from projections.resources.conditions.world import World
 from projections.resources.state import Resource, object_id
-from projections.resources.status_fields import status_fields
+from projections.resources.status_fields import OPERATIONAL, status_fields
 
 MESSAGE_MAX = 1_024
 _OLD_PHASES = {
@@ -73,6 +73,9 @@ def status_of(key: str, row: Resource, world: World, waits_for: Sequence[Blame],
         fields = seen.fields
         status |= {name: fields[name] for name in _OBSERVED.get(kind, ()) if name in fields}
     status |= status_fields(key, world)
+    if OPERATIONAL in status:
+        found = status[OPERATIONAL]
+        status[OPERATIONAL] = [each | {"message": shortened(each["message"], MESSAGE_MAX)} for each in found]
     if conditions:
         status["conditions"] = [_document(each, generation) for each in conditions]
     return {**status, "observedGeneration": generation}
@@ -95,14 +98,21 @@ def fitting(status: Mapping[str, Any], schema: Mapping[str, Any] | None) -> dict
 
 def stamped(status: Mapping[str, Any], present: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
     """A status with the times of transitions: those of the present status where nothing changed, else this time."""
-    known = {found.get("type"): found for found in conditions_of(present)}
-    conditions = []
-    for each in conditions_of(status):
+    found = dict(status)
+    for field in ("conditions", OPERATIONAL):
+        if status.get(field):
+            found[field] = _with_times(status[field], present.get(field) or (), now_ms)
+    return found | {_OUTDATED: _outdated_since(status, present)} if _OUTDATED in status else found
+
+
+def _with_times(conditions: Sequence[JSON], present: Sequence[JSON], now_ms: int) -> list[JSON]:
+    known = {found.get("type"): found for found in present}
+    stamps = []
+    for each in conditions:
         before = known.get(each["type"], {})
         is_same = before.get("status") == each["status"] and TRANSITION in before
-        conditions.append({**each, TRANSITION: before[TRANSITION] if is_same else to_rfc3339(now_ms)})
-    found = {**status, "conditions": conditions} if conditions else dict(status)
-    return found | {_OUTDATED: _outdated_since(status, present)} if _OUTDATED in status else found
+        stamps.append({**each, TRANSITION: before[TRANSITION] if is_same else to_rfc3339(now_ms)})
+    return stamps
 
 
 def _outdated_since(status: Mapping[str, Any], present: Mapping[str, Any]) -> JSON:

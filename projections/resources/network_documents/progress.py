@@ -12,7 +12,9 @@ from projections.resources.network_documents.needs import Standing
 from projections.resources.state import object_id
 
 NAMED_MAX = 3
-"""Number of DPUs that an observation names."""
+"""Number of DPUs that the message of an observation names."""
+LACKING_MAX = 100
+"""Number of DPUs that an observation lists, for the operational conditions of DPUs."""
 NO_DOCUMENT_YET = "its zone does not know its network document yet"
 NOT_APPLIED = "its agent has not applied the network document yet"
 
@@ -66,6 +68,8 @@ class NetworkProgress:
             return ""
         total, ready = len(entry.dpus), len(entry.dpus) - len(entry.lacking)
         fields = {"ready": ready == total, "phase": "", "message": _message(entry), "applied": ready, "selected": total}
+        if entry.lacking:
+            fields["lacking"] = [object_id(dpu).name for dpu in heapq.nsmallest(LACKING_MAX, entry.lacking)]
         return msgspec.json.encode(fields).decode()
 
 
