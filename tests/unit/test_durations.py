@@ -52,7 +52,9 @@ def test_the_wait_for_other_dpus_of_a_host_is_a_duration_with_a_default(given: s
 @pytest.mark.parametrize(("networking", "expected"), [({"highSpeedMTU": 9_000}, 9_000), ({}, 1_500), (None, 1_500)])
 def test_the_mtu_of_the_ports_of_dpus_has_a_default(networking: dict[str, int] | None, expected: int) -> None:
     log = DeliveredResources()
-    spec = {"provisioningController": {}} | ({} if networking is None else {"networking": networking})
+    spec: dict[str, object] = {"provisioningController": {}} | (
+        {} if networking is None else {"networking": networking}
+    )
     log.apply(DPF_OPERATOR_CONFIG, "config", json.dumps(spec))
     assert mtu_of(log.state, LOCAL) == expected
     assert mtu_of(ResourcesState(), LOCAL) == 1_500

@@ -89,7 +89,8 @@ def test_an_address_has_the_form_of_an_interface(interfaces: Mapping[str, Instal
     assert check_bmc_address("f", "brief:d") is None
     for address in ("brief", "brief:", "brief://d", "redfish:d", "http://bmc:1/d", "simulated:a b"):
         assert check_bmc_address("f", address) == (
-            f"f: {address!r} must be gnoi://HOST:PORT or redfish://HOST:PORT or simulated:NAME or brief:NAME or own:NAME"
+            f"f: {address!r} must be gnoi://HOST:PORT or redfish://HOST:PORT or simulated:NAME or brief:NAME or"
+            " own:NAME"
         )
 
 
