@@ -393,7 +393,7 @@ async def test_a_list_of_an_unknown_object_is_not_just_empty(run: Run) -> None:
 async def test_an_invalid_bmc_address_is_refused_at_once(run: Run) -> None:
     for address in ("b1", "redfish://", "redfish://b 1", ":80", "10.0.0.1:443", "https://b1/redfish"):
         ran = await run("dpus", "register", "d1", "--zone", "z1", "--bmc-address", address)
-        assert (ran.status, f"bmc_address: {address!r} must be redfish://HOST:PORT" in ran.stderr) == (1, True)
+        assert (ran.status, f"bmc_address: {address!r} must be gnoi://HOST:PORT" in ran.stderr) == (1, True)
     for name, address in enumerate(("redfish://10.0.0.1:443", "redfish://[fd00::1]:443", "simulated:z-dpu-1")):
         ran = await run("dpus", "register", f"d{name}", "--zone", "z1", "--bmc-address", address)
         assert ran.status == 0, ran.stderr
