@@ -10,7 +10,7 @@ import pytest
 from drivers.hosts.host import DONE, Progress
 from drivers.hosts.simulated_hosts import SimulatedHost
 from drivers.provisioning.cluster import ClusterNodes
-from drivers.provisioning.maintenance import Maintenances
+from drivers.provisioning.maintenance import RECHECK_WATCHED_S, Maintenances
 from drivers.provisioning.node_labels import NodeLabels
 from drivers.provisioning.object_facts import ObjectFacts
 from projections.kubernetes.dpu_node import patch_of
@@ -122,5 +122,5 @@ async def test_an_effect_ends_whose_labels_are_taken_back() -> None:
         await made.until(lambda: bool(made.maintenances))
         assert made.nodes.metadata["labels"] == {"rev": "0"}
         await made.unstate(kinds.DPU_SET, "of-h1")
-        await made.until(lambda: not made.maintenances, timeout_s=200)
+        await made.until(lambda: not made.maintenances, timeout_s=2 * RECHECK_WATCHED_S)
         assert made.nodes.drained == []
