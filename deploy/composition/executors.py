@@ -27,7 +27,8 @@ from projections.zones.rows import Dpu
 
 @dataclass(frozen=True, slots=True)
 class StepParts:
-    """The parts that the executors of a process share."""
+    """The parts that the executors of a process share. `has_devices` tells whether the process does steps on devices:
+    simulated ones exist in such a process only."""
 
     device: Executor
     facts: ObjectFacts
@@ -35,6 +36,7 @@ class StepParts:
     stores: Stores
     maintenances: Maintenances
     nodes: ClusterNodes
+    has_devices: bool = True
 
 
 def parts_of(
@@ -59,7 +61,7 @@ def parts_of(
     )
 
 
-def accepts_of(parts: StepParts, *, with_device: bool) -> Callable[[str, Dpu], bool]:
+def accepts_of(parts: StepParts) -> Callable[[str, Dpu], bool]:
     """The steps that a process can execute: those on devices if it reaches them, and those on hosts in clusters that it
     is connected to. Those in a DPU cluster are left to a replica that is connected to it: another one would wait until
     the end of the step's time."""
@@ -67,11 +69,11 @@ def accepts_of(parts: StepParts, *, with_device: bool) -> Callable[[str, Dpu], b
     def accepts(dpu: str, row: Dpu) -> bool:
         executor = step_of(row.bmc_address, row.phase).executor
         if executor == DEVICE:
-            return with_device
+            return parts.has_devices
         sources = parts.facts.sources_of(dpu, row) - {LOCAL}
         if not sources or not all(parts.hosts.apis(source) is not None for source in sources):
-            return with_device and not sources
-        if executor != CLUSTER or with_device:
+            return parts.has_devices and not sources
+        if executor != CLUSTER or parts.has_devices:
             return True
         cluster = parts.facts.cluster_of(dpu, row)
         return not cluster or parts.nodes.of(cluster, row.bmc_address) is not None
@@ -98,11 +100,11 @@ def _node(parts: StepParts) -> Executor:
 
 
 def _cluster(parts: StepParts) -> Executor:
-    return ClusterExecutor(parts.facts, parts.nodes, parts.device)
+    return ClusterExecutor(parts.facts, parts.nodes, parts.device if parts.has_devices else None)
 
 
 def _release(parts: StepParts) -> Executor:
-    return ReleaseExecutor(parts.facts, parts.maintenances, parts.nodes, parts.device)
+    return ReleaseExecutor(parts.facts, parts.maintenances, parts.nodes, parts.device if parts.has_devices else None)
 
 
 EXECUTORS: Mapping[str, Callable[[StepParts], Executor]] = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
@@ -106,12 +106,12 @@ def _stages(context: ActorContext) -> Actor:
 
 
 def _provisioner(context: ActorContext) -> Actor:
-    return _provisioner_of(context, _parts_of(context), with_device=True)
+    return _provisioner_of(context, with_device=True)
 
 
 def _host_steps(context: ActorContext) -> Actor:
     """The steps on hosts and in DPU clusters, in a process that is connected to their source cluster."""
-    return _provisioner_of(context, _parts_of(context), with_device=False)
+    return _provisioner_of(context, with_device=False)
 
 
 def _maintenance_sweep(context: ActorContext) -> Actor:
@@ -180,14 +180,15 @@ def _node_labels(context: ActorContext) -> Actor:
     )
 
 
-def _provisioner_of(context: ActorContext, parts: StepParts, *, with_device: bool) -> Actor:
+def _provisioner_of(context: ActorContext, *, with_device: bool) -> Actor:
+    parts = replace(_parts_of(context), has_devices=with_device)
     return Provisioner(
         context.replica,
         context.ranks,
         {name: make(parts) for name, make in EXECUTORS.items()},
         now_ms=context.now_ms,
         rng=context.rng(),
-        accepts=accepts_of(parts, with_device=with_device),
+        accepts=accepts_of(parts),
         role=_role_of_steps(with_device=with_device),
     )
 

@@ -62,9 +62,10 @@ class ClusterNodes:
 
 
 class ClusterExecutor:
-    """Executes the steps of DPU clusters. `device` executes those of a DPU that stands for its node."""
+    """Executes the steps of DPU clusters. `device` executes those of a DPU that stands for its node, if this process
+    has devices."""
 
-    def __init__(self, facts: ObjectFacts, clusters: ClusterNodes, device: Executor) -> None:
+    def __init__(self, facts: ObjectFacts, clusters: ClusterNodes, device: Executor | None) -> None:
         self._facts = facts
         self._clusters = clusters
         self._device = device
@@ -74,9 +75,13 @@ class ClusterExecutor:
         while True:
             facts = await self._facts.of(attempt.name)
             nodes = None if facts is None else self._clusters.of(facts.cluster, attempt.dpu.bmc_address)
-            if facts is None or (nodes is None and is_simulated(attempt.dpu.bmc_address)):
+            stands_for_node = facts is None or (nodes is None and is_simulated(attempt.dpu.bmc_address))
+            if self._device is not None and stands_for_node:
                 return await self._device.run(attempt)
-            progress = _without_connection(facts) if nodes is None else await self._advance(attempt, nodes, facts)
+            if facts is None or nodes is None:
+                progress = _without_connection("" if facts is None else facts.cluster)
+            else:
+                progress = await self._advance(attempt, nodes, facts)
             if progress.is_done:
                 return {}
             reported = await attempt.report_wait(progress.message, reported)
@@ -92,7 +97,7 @@ class ClusterExecutor:
         return Progress(False, f"waits for {wait}") if wait else progress
 
 
-def _without_connection(facts: StepFacts) -> Progress:
-    if not facts.cluster:
+def _without_connection(cluster: str) -> Progress:
+    if not cluster:
         return Progress(False, "waits for a DPUCluster")
-    return Progress(False, f"waits for a connection to {short_name(facts.cluster)}")
+    return Progress(False, f"waits for a connection to {short_name(cluster)}")

@@ -16,10 +16,10 @@ from drivers.provisioning.object_facts import ObjectFacts
 
 
 class ReleaseExecutor:
-    """Executes the step that ends a DPU."""
+    """Executes the step that ends a DPU. `device` executes the part of the device, if this process has devices."""
 
     def __init__(
-        self, facts: ObjectFacts, maintenances: Maintenances, clusters: ClusterNodes, device: Executor
+        self, facts: ObjectFacts, maintenances: Maintenances, clusters: ClusterNodes, device: Executor | None
     ) -> None:
         self._facts = facts
         self._maintenances = maintenances
@@ -31,4 +31,4 @@ class ReleaseExecutor:
         await self._maintenances.leave(attempt, findings_of(attempt, self._facts, facts))
         for cluster in self._facts.clusters_of(attempt.name, facts):
             await self._clusters.remove(attempt, cluster)
-        return await self._device.run(attempt)
+        return {} if self._device is None else await self._device.run(attempt)

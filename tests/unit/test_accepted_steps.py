@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from random import Random
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -12,7 +14,8 @@ from deploy.composition.executors import StepParts, accepts_of
 from deploy.composition.host_connections import HostConnections
 from drivers.backends.simulated_bmc import SimulatedBmcs
 from drivers.hosts.objects import Stores
-from drivers.provisioning.cluster import ClusterNodes
+from drivers.provisioning.attempts import Attempt
+from drivers.provisioning.cluster import RECHECK_S, ClusterExecutor, ClusterNodes
 from drivers.provisioning.device import DeviceExecutor
 from drivers.provisioning.maintenance import Maintenances
 from drivers.provisioning.object_facts import ObjectFacts
@@ -35,6 +38,12 @@ class Facts:
     source: str
     cluster: str
 
+    async def of(self, dpu: str) -> SimpleNamespace:
+        return SimpleNamespace(cluster=self.cluster)
+
+    async def changed(self) -> None:
+        await asyncio.Event().wait()
+
     def sources_of(self, dpu: str, row: Dpu) -> set[str]:
         return {self.source}
 
@@ -54,8 +63,9 @@ def accepts(phase: str, *connected: str, source: str = EAST, cluster: str = CLUS
         cast(Stores, None),
         cast(Maintenances, None),
         ClusterNodes(hosts.dpu_nodes),
+        has_devices=with_device,
     )
-    return accepts_of(parts, with_device=with_device)("d", Dpu("z", 0, "n", "s", "simulated:d", phase, 1, 1, 1, 1))
+    return accepts_of(parts)("d", Dpu("z", 0, "n", "s", "simulated:d", phase, 1, 1, 1, 1))
 
 
 @pytest.mark.parametrize("phase", [OS_INSTALLING, HOST_NETWORK])
@@ -77,3 +87,27 @@ def test_a_step_in_a_dpu_cluster_is_left_to_a_replica_that_is_connected_to_it(ph
     assert not accepts(phase, EAST)
     assert accepts(phase, EAST, cluster=""), "the step says that it waits for a DPUCluster"
     assert accepts(phase, EAST, with_device=True), "a simulated device stands for its node"
+
+
+@pytest.mark.virtual_clock
+async def test_a_process_without_devices_never_lets_a_simulated_one_stand_for_its_node() -> None:
+    """Its folds may learn of the DPU cluster after it has taken the step, and its connection may end."""
+    said: list[str] = []
+
+    async def report_wait(message: str, reported: str) -> str:
+        said.append(message)
+        return message
+
+    clusters = ClusterNodes(HostConnections().dpu_nodes)
+    facts = Facts(EAST, "")
+    executor = ClusterExecutor(cast(ObjectFacts, facts), clusters, device=None)
+    row = Dpu("z", 0, "n", "s", "simulated:d", CLUSTER_CONFIG, 1, 1, 1, 1)
+    attempt = SimpleNamespace(name="d", dpu=row, report_wait=report_wait)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1.5 * RECHECK_S):
+            await executor.run(cast(Attempt, attempt))
+    facts.cluster = CLUSTER
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(RECHECK_S / 2):
+            await executor.run(cast(Attempt, attempt))
+    assert said == [*["waits for a DPUCluster"] * 2, "waits for a connection to DPUCluster dpf/dpus"]
