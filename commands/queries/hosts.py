@@ -45,7 +45,6 @@ def _message(task: HostTask, *, is_frozen: bool) -> pb.HostTask:
         id=task.id,
         action=task.action,
         pci_address=task.pci_address,
-        image=task.image,
         boot_id=task.boot_id,
         method=task.method,
         methods=task.methods,

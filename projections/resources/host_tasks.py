@@ -78,15 +78,13 @@ class HostTask(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
     `ids` are those DPUs, each with the offset at which its step began. The task is open only while one of the steps is.
 
-    `token` is the fencing token of the attempt that gave a task of a device. A reboot ends the boot `boot_id`.
+    A reboot ends the boot `boot_id`.
     """
 
     id: str
     action: str
     zone: str
     pci_address: str = ""
-    image: str = ""
-    token: int = 0
     boot_id: str = ""
     method: str = ""
     methods: Mapping[str, str] = {}
@@ -95,11 +93,9 @@ class HostTask(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class HostTasks(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The tasks of a host in the order in which they were given. `fences` are the highest tokens of attempts, by the
-    PCI address of their DPU."""
+    """The tasks of a host in the order in which they were given."""
 
     tasks: tuple[HostTask, ...] = ()
-    fences: Mapping[str, int] = {}
 
     def text(self) -> str:
         """The value of the annotation."""
@@ -114,12 +110,12 @@ class HostTasks(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
         while len(kept) > TASKS_MAX:
             dropped = next((each for each in kept if is_ended(each, report)), kept[0])
             kept = tuple(each for each in kept if each is not dropped)
-        return HostTasks(kept, self.fences)
+        return HostTasks(kept)
 
     def without(self, ids: Iterable[str]) -> HostTasks:
         """The tasks without these."""
         dropped = set(ids)
-        return HostTasks(tuple(each for each in self.tasks if each.id not in dropped), self.fences)
+        return HostTasks(tuple(each for each in self.tasks if each.id not in dropped))
 
 
 _report = msgspec.json.Decoder(HostReport)

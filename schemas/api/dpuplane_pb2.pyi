@@ -516,7 +516,7 @@ class ListHostTasksResponse(_message.Message):
     def __init__(self, tasks: _Optional[_Iterable[_Union[HostTask, _Mapping]]] = ..., position: _Optional[str] = ...) -> None: ...
 
 class HostTask(_message.Message):
-    __slots__ = ("id", "action", "pci_address", "image", "boot_id", "method", "methods", "mtu", "frozen")
+    __slots__ = ("id", "action", "pci_address", "boot_id", "method", "methods", "mtu", "frozen")
     class MethodsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -527,7 +527,6 @@ class HostTask(_message.Message):
     ID_FIELD_NUMBER: _ClassVar[int]
     ACTION_FIELD_NUMBER: _ClassVar[int]
     PCI_ADDRESS_FIELD_NUMBER: _ClassVar[int]
-    IMAGE_FIELD_NUMBER: _ClassVar[int]
     BOOT_ID_FIELD_NUMBER: _ClassVar[int]
     METHOD_FIELD_NUMBER: _ClassVar[int]
     METHODS_FIELD_NUMBER: _ClassVar[int]
@@ -536,13 +535,12 @@ class HostTask(_message.Message):
     id: str
     action: str
     pci_address: str
-    image: str
     boot_id: str
     method: str
     methods: _containers.ScalarMap[str, str]
     mtu: int
     frozen: bool
-    def __init__(self, id: _Optional[str] = ..., action: _Optional[str] = ..., pci_address: _Optional[str] = ..., image: _Optional[str] = ..., boot_id: _Optional[str] = ..., method: _Optional[str] = ..., methods: _Optional[_Mapping[str, str]] = ..., mtu: _Optional[int] = ..., frozen: _Optional[bool] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., action: _Optional[str] = ..., pci_address: _Optional[str] = ..., boot_id: _Optional[str] = ..., method: _Optional[str] = ..., methods: _Optional[_Mapping[str, str]] = ..., mtu: _Optional[int] = ..., frozen: _Optional[bool] = ...) -> None: ...
 
 class RequestLifecycleRequest(_message.Message):
     __slots__ = ("command_id", "zone", "dpu", "verb", "image")

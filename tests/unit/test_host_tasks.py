@@ -33,7 +33,7 @@ def task(name: str, action: str = NETWORK, boot_id: str = "") -> HostTask:
 
 
 def test_texts_are_read_as_they_were_written() -> None:
-    tasks = HostTasks((task("t"), task("r", REBOOT, "boot-1")), {"0000:03:00.0": 7})
+    tasks = HostTasks((task("t"), task("r", REBOOT, "boot-1")))
     assert tasks_of({HOST_TASKS: tasks.text()}) == tasks
     seen = observation(observation_text(REPORT))
     assert seen.is_ready
@@ -74,8 +74,7 @@ def test_the_largest_tasks_and_reports_fit_into_a_record() -> None:
     ids = tuple(f"{'d' * 60}-{number}@{10**12}" for number in range(16))
     methods = dict.fromkeys(ids, "SystemLevelReset")
     largest = [
-        HostTask(f"t{number}", NETWORK, "z" * 63, "0000:03:00.0", "i" * 253, 2**62, ids=ids[:1])
-        for number in range(TASKS_MAX - 4)
+        HostTask(f"t{number}", NETWORK, "z" * 63, "0000:03:00.0", ids=ids[:1]) for number in range(TASKS_MAX - 4)
     ]
     reboots = [
         HostTask(f"r{number}", REBOOT, "z" * 63, boot_id="b" * 36, method="PowerCycle", methods=methods, ids=ids)
