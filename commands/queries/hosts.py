@@ -16,7 +16,7 @@ class HostQueries:
 
     _reader: FoldReader
 
-    async def list_host_tasks(self, request: pb.ListHostTasksRequest, call: Call) -> pb.ListHostTasksResponse:
+    async def get_host_tasks(self, request: pb.GetHostTasksRequest, call: Call) -> pb.HostTasks:
         check_host(request.node, request.namespace)
         await self._reader.wait_for_position(request.min_position, (RESOURCES, FLEET), call)
         number = self._reader.partition_number(LOCAL)
@@ -24,7 +24,7 @@ class HostQueries:
         row, report = state.objects.rows.get(at.key), report_of(state.seen.get(at.key))
         tasks = [] if row is None else open_tasks(tasks_of(row.annotations), report or HostReport())
         found = [each for each in tasks if self._has_open_step(each)]
-        return pb.ListHostTasksResponse(
+        return pb.HostTasks(
             tasks=[_message(each, is_frozen=self._reader.fleet.is_frozen(each.zone)) for each in found],
             position=self._reader.token(RESOURCES, FLEET, numbers=[number]),
         )

@@ -129,7 +129,7 @@ METHODS = {
     "Queries.ListResources": Permission(_READERS),
     "Queries.GetRollout": Permission(_READERS),
     "Queries.GetStagedChange": Permission(_READERS),
-    "Queries.ListHostTasks": Permission(_READERS, _node),
+    "Queries.GetHostTasks": Permission(_READERS, _node),
     "Streams.KeepSession": Permission(_OPERATORS, _node),
     "Streams.ReadEvents": Permission(_READERS),
     "Streams.Watch": Permission(_READERS),

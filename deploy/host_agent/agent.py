@@ -77,8 +77,8 @@ class HostAgent:
         """
         asked_during = {*self._running}
         node, namespace, _ = self._identity
-        request = pb.ListHostTasksRequest(node=node, namespace=namespace, min_position=position)
-        found = await self._client.query("ListHostTasks", request)
+        request = pb.GetHostTasksRequest(node=node, namespace=namespace, min_position=position)
+        found = await self._client.query("GetHostTasks", request)
         wanted = {task.id: task for task in found.tasks}
         for name in self._running.keys() - wanted.keys():
             self._running[name].cancel()

@@ -497,7 +497,7 @@ class HostTaskState(_message.Message):
     message: str
     def __init__(self, id: _Optional[str] = ..., state: _Optional[str] = ..., percent: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
 
-class ListHostTasksRequest(_message.Message):
+class GetHostTasksRequest(_message.Message):
     __slots__ = ("min_position", "node", "namespace")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
@@ -507,7 +507,7 @@ class ListHostTasksRequest(_message.Message):
     namespace: str
     def __init__(self, min_position: _Optional[str] = ..., node: _Optional[str] = ..., namespace: _Optional[str] = ...) -> None: ...
 
-class ListHostTasksResponse(_message.Message):
+class HostTasks(_message.Message):
     __slots__ = ("tasks", "position")
     TASKS_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]

@@ -167,6 +167,8 @@ async def test_every_query_of_the_folds_takes_a_minimum_position(plane: Served, 
         request.names.append("n1")  # type: ignore[attr-defined]
     if method.name == "ExplainAccess":
         request.node = request.dpu = "n1"  # type: ignore[attr-defined]
+    if method.name == "GetHostTasks":
+        request.node, request.namespace = "n1", "dpf"  # type: ignore[attr-defined]
     if method.name == "GetRollout":
         request.name.kind = "DPUSet.provisioning.dpu.nvidia.com"  # type: ignore[attr-defined]
     with pytest.raises(grpc.aio.AioRpcError, match="must be that of this log") as caught:

@@ -140,11 +140,11 @@ async def test_an_agent_reports_and_reads_its_own_host_only(tmp_path: Path) -> N
     async with guarded(tmp_path) as plane:
         own = plane.caller("node-agent/host-1")
         assert (await own.calls.ReportHost(request())).outcome == pb.OUTCOME_DONE
-        mine = pb.ListHostTasksRequest(node="host-1", namespace=NAMESPACE)
-        assert not (await own.queries.ListHostTasks(mine)).tasks
+        mine = pb.GetHostTasksRequest(node="host-1", namespace=NAMESPACE)
+        assert not (await own.queries.GetHostTasks(mine)).tasks
         for call in (
             own.calls.ReportHost(request(node="host-2")),
-            own.queries.ListHostTasks(pb.ListHostTasksRequest(node="host-2", namespace=NAMESPACE)),
+            own.queries.GetHostTasks(pb.GetHostTasksRequest(node="host-2", namespace=NAMESPACE)),
         ):
             with pytest.raises(grpc.aio.AioRpcError, match="must act for its own node only, not for 'host-2'"):
                 await call

@@ -111,10 +111,10 @@ async def test_an_aborted_step_reboots_nothing(made: AgentPlane) -> None:
         await made.until_reported()
         agent.kill()
     await made.host.reboot(made.reboot_request("d1"))
-    asked = pb.ListHostTasksRequest(node=HOST, namespace=NAMESPACE)
-    assert [task.action for task in (await made.plane.queries.ListHostTasks(asked)).tasks] == ["reboot"]
+    asked = pb.GetHostTasksRequest(node=HOST, namespace=NAMESPACE)
+    assert [task.action for task in (await made.plane.queries.GetHostTasks(asked)).tasks] == ["reboot"]
     await made.request("d1", "abort")
-    assert not (await made.plane.queries.ListHostTasks(asked)).tasks
+    assert not (await made.plane.queries.GetHostTasks(asked)).tasks
 
 
 async def test_a_frozen_zone_delays_the_reboot(made: AgentPlane) -> None:
@@ -125,8 +125,8 @@ async def test_a_frozen_zone_delays_the_reboot(made: AgentPlane) -> None:
         frozen = await made.plane.calls.FreezeWrites(pb.FreezeWritesRequest(zone="z1"))
         request = made.reboot_request("d1")
         await made.host.reboot(request)
-        asked = pb.ListHostTasksRequest(node=HOST, namespace=NAMESPACE, min_position=frozen.position)
-        assert [task.frozen for task in (await made.plane.queries.ListHostTasks(asked)).tasks] == [True]
+        asked = pb.GetHostTasksRequest(node=HOST, namespace=NAMESPACE, min_position=frozen.position)
+        assert [task.frozen for task in (await made.plane.queries.GetHostTasks(asked)).tasks] == [True]
         await asyncio.sleep(1.0)
         assert made.commands == []
         await made.plane.calls.ThawWrites(pb.ThawWritesRequest(zone="z1"))
@@ -158,11 +158,11 @@ async def test_a_reboot_is_taken_back_for_one_dpu_and_stays_for_another(made: Ag
         agent.kill()
     first, second = made.reboot_request("d1", "d2"), made.reboot_request("d2")
     await made.host.reboot(first)
-    asked = pb.ListHostTasksRequest(node=HOST, namespace=NAMESPACE)
+    asked = pb.GetHostTasksRequest(node=HOST, namespace=NAMESPACE)
     await made.host.forget_reboot(first)
-    assert len((await made.plane.queries.ListHostTasks(asked)).tasks) == 1
+    assert len((await made.plane.queries.GetHostTasks(asked)).tasks) == 1
     await made.host.forget_reboot(second)
-    assert not (await made.plane.queries.ListHostTasks(asked)).tasks
+    assert not (await made.plane.queries.GetHostTasks(asked)).tasks
 
 
 async def test_a_node_of_a_cluster_is_rebooted_by_its_agent(made: AgentPlane) -> None:

@@ -32,8 +32,8 @@ async def report(made: AgentPlane, *states: pb.HostTaskState, serial: str = "MT1
 
 
 async def tasks(made: AgentPlane) -> list[pb.HostTask]:
-    asked = pb.ListHostTasksRequest(node=HOST, namespace=NAMESPACE)
-    return [*(await made.plane.queries.ListHostTasks(asked)).tasks]
+    asked = pb.GetHostTasksRequest(node=HOST, namespace=NAMESPACE)
+    return [*(await made.plane.queries.GetHostTasks(asked)).tasks]
 
 
 async def test_the_agent_gets_the_task_once_and_its_end_ends_the_step(made: AgentPlane) -> None:

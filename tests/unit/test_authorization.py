@@ -106,7 +106,7 @@ OWN: list[tuple[str, Any, Any]] = [
         pb.ReportDaemonReadinessRequest(node="N1"),
     ),
     ("Commands.ReportHost", pb.ReportHostRequest(node="n1"), pb.ReportHostRequest(node="n2")),
-    ("Queries.ListHostTasks", pb.ListHostTasksRequest(node="n1"), pb.ListHostTasksRequest(node="n1 ")),
+    ("Queries.GetHostTasks", pb.GetHostTasksRequest(node="n1"), pb.GetHostTasksRequest(node="n1 ")),
     ("Commands.OpenSession", pb.OpenSessionRequest(node="n1"), pb.OpenSessionRequest(node="n2")),
     ("Queries.GetNode", pb.GetNodeRequest(name="n1"), pb.GetNodeRequest(name="n2")),
     ("Queries.LocateNodes", pb.LocateNodesRequest(names=["n1"]), pb.LocateNodesRequest(names=["n1", "n2"])),
