@@ -57,7 +57,7 @@ def parts_of(
         hosts,
         stores,
         Maintenances(stores, hosts.host, facts, now_ms),
-        ClusterNodes(hosts.dpu_nodes),
+        ClusterNodes(hosts.dpu_nodes, lambda source: hosts.apis(source) is not None),
     )
 
 

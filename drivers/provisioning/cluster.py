@@ -11,6 +11,7 @@ from drivers.provisioning.attempts import Attempt, Executor
 from drivers.provisioning.object_facts import ObjectFacts
 from projections.resources.kinds import short_name
 from projections.resources.specs import Labels
+from projections.resources.state import object_id
 from projections.resources.step_facts import StepFacts
 from projections.zones.dpus.install_interfaces import is_simulated
 from projections.zones.dpus.phases import CLUSTER_CONFIG
@@ -46,10 +47,12 @@ connection to the cluster."""
 
 
 class ClusterNodes:
-    """The nodes of DPUs in their clusters."""
+    """The nodes of DPUs in their clusters. `reaches` tells whether the process is connected to a source cluster, and so
+    connects to the DPU clusters of that source."""
 
-    def __init__(self, clusters: Clusters) -> None:
+    def __init__(self, clusters: Clusters, reaches: Callable[[str], bool] = lambda source: False) -> None:
         self._clusters = clusters
+        self.reaches = reaches
 
     def of(self, cluster: str, bmc_address: str = "") -> DpuNodes | None:
         return self._clusters(cluster, bmc_address) if cluster else None
@@ -75,8 +78,9 @@ class ClusterExecutor:
         while True:
             facts = await self._facts.of(attempt.name)
             nodes = None if facts is None else self._clusters.of(facts.cluster, attempt.dpu.bmc_address)
-            stands_for_node = facts is None or (nodes is None and is_simulated(attempt.dpu.bmc_address))
-            if self._device is not None and stands_for_node:
+            if self._device is not None and (
+                facts is None or (nodes is None and self._stands_for_node(attempt, facts))
+            ):
                 return await self._device.run(attempt)
             if facts is None or nodes is None:
                 progress = _without_connection("" if facts is None else facts.cluster)
@@ -87,6 +91,12 @@ class ClusterExecutor:
             reported = await attempt.report_wait(progress.message, reported)
             changes = () if nodes is None else (nodes.changed(attempt.name),)
             await first_of(self._facts.changed(), *changes, timeout_s=RECHECK_S)
+
+    def _stands_for_node(self, attempt: Attempt, facts: StepFacts) -> bool:
+        """Whether the device is the node of its DPU: a simulated one is, unless a real DPU cluster is on its way."""
+        source = object_id(facts.key).source
+        is_awaited = self._clusters.reaches(source) and self._facts.has_cluster(source)
+        return is_simulated(attempt.dpu.bmc_address) and not is_awaited
 
     async def _advance(self, attempt: Attempt, nodes: DpuNodes, facts: StepFacts) -> Progress:
         if attempt.dpu.phase == CLUSTER_CONFIG:

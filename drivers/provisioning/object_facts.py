@@ -108,6 +108,10 @@ class ObjectFacts:
             return ""
         return cluster_of(self._states.resources(object_id(wanted.object).source), wanted.object) or ""
 
+    def has_cluster(self, source: str) -> bool:
+        """Whether a source has a DPUCluster."""
+        return bool(self._states.resources(source).by_kind.get(f"{source}/{DPU_CLUSTER}"))
+
     def clusters_of(self, dpu: str, facts: StepFacts | None) -> list[str]:
         """The DPU clusters in which a DPU is a node, as its objects want it or as it was observed."""
         found = {facts.cluster} if facts is not None and facts.cluster else set()

@@ -114,8 +114,8 @@ async def test_an_open_zone_has_no_accessibility_violations(fleet: ShownPlane) -
 async def test_stuck_dpus_are_listed_with_reason_and_advice(fleet: ShownPlane) -> None:
     async with opened_page(fleet.browser, f"{fleet.address}#/lifecycle") as page:
         row = page.locator("tr", has_text="odd")
-        await expect(row).to_contain_text("did not respond")
-        await expect(row.locator("code")).to_have_text("dpuplane dpus show odd --zone rack-2")
+        await expect(row).to_contain_text("must be redfish://HOST:PORT")
+        await expect(row.locator("code")).to_have_text("dpuplane dpus retry odd --zone rack-2")
 
 
 async def test_a_hold_shows_the_command_to_approve_it(fleet: ShownPlane) -> None:

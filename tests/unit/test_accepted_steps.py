@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from types import SimpleNamespace
@@ -20,7 +22,7 @@ from drivers.provisioning.device import DeviceExecutor
 from drivers.provisioning.maintenance import Maintenances
 from drivers.provisioning.object_facts import ObjectFacts
 from projections.resources.clusters import cluster_source
-from projections.resources.kinds import DPU_CLUSTER
+from projections.resources.kinds import DPU, DPU_CLUSTER
 from projections.resources.state import LOCAL, ObjectId
 from projections.zones.dpus.phases import CLUSTER_CONFIG, HOST_NETWORK, NODE_EFFECT, OS_INSTALLING, SERVICE_READINESS
 from projections.zones.rows import Dpu
@@ -37,9 +39,13 @@ class Facts:
 
     source: str
     cluster: str
+    has_clusters: bool = True
 
     async def of(self, dpu: str) -> SimpleNamespace:
-        return SimpleNamespace(cluster=self.cluster)
+        return SimpleNamespace(cluster=self.cluster, key=ObjectId(self.source, DPU, "dpf", dpu).key)
+
+    def has_cluster(self, source: str) -> bool:
+        return self.has_clusters
 
     async def changed(self) -> None:
         await asyncio.Event().wait()
@@ -111,3 +117,29 @@ async def test_a_process_without_devices_never_lets_a_simulated_one_stand_for_it
         async with asyncio.timeout(RECHECK_S / 2):
             await executor.run(cast(Attempt, attempt))
     assert said == [*["waits for a DPUCluster"] * 2, "waits for a connection to DPUCluster dpf/dpus"]
+
+
+@pytest.mark.virtual_clock
+@pytest.mark.parametrize(
+    ("source", "has_clusters", "stands"), [(EAST, True, False), (EAST, False, True), (LOCAL, True, True)]
+)
+async def test_a_simulated_device_stands_for_its_node_unless_a_real_cluster_is_on_its_way(
+    source: str, has_clusters: bool, stands: bool
+) -> None:
+    ran: list[Attempt] = []
+
+    class Device:
+        async def run(self, attempt: Attempt) -> Mapping[str, str]:
+            ran.append(attempt)
+            return {}
+
+    async def report_wait(message: str, reported: str) -> str:
+        return message
+
+    clusters = ClusterNodes(HostConnections().dpu_nodes, lambda source: source == EAST)
+    executor = ClusterExecutor(cast(ObjectFacts, Facts(source, "", has_clusters)), clusters, Device())
+    row = Dpu("z", 0, "n", "s", "simulated:d", CLUSTER_CONFIG, 1, 1, 1, 1)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(3 * RECHECK_S):
+            await executor.run(cast(Attempt, SimpleNamespace(name="d", dpu=row, report_wait=report_wait)))
+    assert bool(ran) == stands
