@@ -116,6 +116,8 @@ class LabelEffects:
                 raise _Ended
 
         calls = TimedCalls(check)
+        await asyncio.sleep(OBSERVED_S)  # a step may have just set the labels, and the node is not observed with them
+        check()
         await self._maintenances.hold(calls, label_requestor(dpu), self._wanted[dpu], "")
         while True:
             check()

@@ -10,6 +10,7 @@ import pytest
 from drivers.hosts.host import DONE, Progress
 from drivers.hosts.simulated_hosts import SimulatedHost
 from drivers.provisioning.cluster import ClusterNodes
+from drivers.provisioning.label_effects import OBSERVED_S
 from drivers.provisioning.maintenance import RECHECK_WATCHED_S, Maintenances
 from drivers.provisioning.node_labels import NodeLabels
 from drivers.provisioning.object_facts import ObjectFacts
@@ -124,3 +125,18 @@ async def test_an_effect_ends_whose_labels_are_taken_back() -> None:
         await made.unstate(kinds.DPU_SET, "of-h1")
         await made.until(lambda: not made.maintenances, timeout_s=2 * RECHECK_WATCHED_S)
         assert made.nodes.drained == []
+
+
+async def test_labels_that_a_step_has_just_set_need_no_effect() -> None:
+    """The DPU is observed as Ready before its node is observed with the labels that the step of the join has set."""
+    async with running(LabelledPlane) as made:
+        await made.label("p1")
+        await made.prepare({"drain": True, "applyOnLabelChange": True})
+        await asyncio.sleep(OBSERVED_S / 2)
+        facts = await ObjectFacts(made.replicas["p1"]).of(made.name)
+        assert facts is not None
+        await made.nodes.join(made.name, facts.node_labels, facts.node_annotations)
+        await made.report_node()
+        await asyncio.sleep(60)
+        assert not made.maintenances and not made.host("h1").is_cordoned
+        assert made.nodes.drained == [False], "as the step has set them"
