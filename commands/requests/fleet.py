@@ -15,7 +15,8 @@ from projections import field_checks
 from projections.attempt_limits import FAILURE_KINDS, LEAVE_AS_IS, fault_of_limits
 from projections.fleet.fold import MAX_LIMIT
 from projections.fleet.staging.decide import PAUSE, RESUME, UNDO, fault_of_request
-from projections.fleet.staging.statements import fault_of_staged
+from projections.fleet.staging.rows import StagePlan
+from projections.fleet.staging.statements import fault_of_staged, in_stages
 from projections.fleet.views import EVERY_ZONE
 from projections.fleet.withdrawals.budgets import fault_of_budget
 from projections.rules.policies import MAX_PORT_RANGES, fault_of_policy
@@ -27,7 +28,6 @@ from schemas.events import (
     HoldRejected,
     PolicyDeleted,
     PolicySet,
-    PolicyStaged,
     StagesRequested,
     WritesFrozen,
     WritesThawed,
@@ -48,7 +48,13 @@ def set_policy(request: pb.SetPolicyRequest, envelope: EnvelopeFactory) -> NewEv
         )
     if request.HasField("staging"):
         return _staged_policy(request.policy, request.staging, envelope)
-    event = PolicySet(
+    event = _policy_set(policy, envelope)
+    require(fault_of_policy(event))
+    return NewEvent(FLEET, policy.name, event)
+
+
+def _policy_set(policy: pb.PolicySpec, envelope: EnvelopeFactory) -> PolicySet:
+    return PolicySet(
         envelope=envelope(policy.name),
         name=policy.name,
         priority=policy.priority,
@@ -58,27 +64,13 @@ def set_policy(request: pb.SetPolicyRequest, envelope: EnvelopeFactory) -> NewEv
         sources=sorted_labels("sources", policy.sources),
         zones=sorted_labels("zones", policy.zones),
     )
-    require(fault_of_policy(event))
-    return NewEvent(FLEET, policy.name, event)
 
 
 def _staged_policy(
     policy: pb.PolicySpec, staging: pb.Staging, envelope: EnvelopeFactory, *, is_deleted: bool = False
 ) -> NewEvent:
-    event = PolicyStaged(
-        envelope=envelope(policy.name),
-        name=policy.name,
-        is_deleted=is_deleted,
-        priority=policy.priority,
-        action=policy.action,
-        protocol=policy.protocol or "any",
-        ports=[port for ports in policy.ports for port in (ports.first, ports.last)],
-        sources=sorted_labels("sources", policy.sources),
-        zones=sorted_labels("zones", policy.zones),
-        stages=[*staging.stages],
-        bake_ms=to_ms(staging.bake_time),
-        failure_budget=staging.failure_budget or "0",
-    )
+    plan = StagePlan(tuple(staging.stages), to_ms(staging.bake_time), staging.failure_budget or "0")
+    event = in_stages(_policy_set(policy, envelope), plan, is_deleted=is_deleted)
     require(fault_of_staged(event))
     return NewEvent(FLEET, policy.name, event)
 
