@@ -86,7 +86,7 @@ class AgentPlane:
 
     @property
     def boot_id(self) -> str:
-        return (self.tree.proc / "sys/kernel/random/boot_id").read_text().strip()
+        return self.tree.boot_id
 
     def zones(self) -> ZonesState:
         found: ZonesState = self.plane.replica.state(self.plane.replica.partition_for(ZONES, ZONE))

@@ -21,6 +21,11 @@ class HostTree(NamedTuple):
         """The options of `dpuplane host-agent` for this tree."""
         return tuple(text for name, root in self._asdict().items() for text in (f"--{name}-root", str(root)))
 
+    @property
+    def boot_id(self) -> str:
+        """The boot that the host is in."""
+        return (self.proc / "sys/kernel/random/boot_id").read_text().strip()
+
     def boot(self, boot_id: str, uptime_s: float = 12.5) -> None:
         """Put the host into another boot."""
         folder = self.proc / "sys/kernel/random"
