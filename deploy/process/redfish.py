@@ -53,6 +53,7 @@ async def open_redfish(
     replica: Replica,
     url_of: UrlOf,
     *,
+    seed_of: UrlOf,
     apis: Callable[[str], KubernetesApi | None],
     now_ms: Callable[[], int],
 ) -> AsyncIterator[Redfish]:
@@ -71,7 +72,8 @@ async def open_redfish(
         secrets = _Secrets(secret_folder(settings), apis)
         wants = ObjectWants(ResourceWorlds(replica), secrets.read, settings.bmc_user, lambda: _password(settings))
         context = Context(connect, wants.credentials, authority, now_ms)
-        yield Redfish(RedfishInstaller(context, url_of, wants.wanted), RedfishProber(connect, wants.shared_credentials))
+        installer = RedfishInstaller(context, url_of, wants.wanted, seed_of=seed_of)
+        yield Redfish(installer, RedfishProber(connect, wants.shared_credentials))
 
 
 class _Secrets:

@@ -17,6 +17,7 @@ from drivers.backends.bmc import NeedsOperator, Unreachable
 from drivers.images.deliveries import Delivery, configuration_file, file_chunks
 from drivers.images.images import Images, ReadyFile
 from drivers.images.offload import Offload
+from drivers.images.seeds import seed_image
 from drivers.images.tokens import Claims, Tokens
 from drivers.resource_worlds import ResourceWorlds
 from eventstore.errors import TransientError
@@ -40,7 +41,7 @@ VALID_S = 4 * 3600
 """Time for which a token is valid: that of a join token in DPF, and longer than any installation."""
 CONFIGURATIONS_MAX = 1_000
 """Maximum number of configurations in memory. An older one is rendered again when it is asked for."""
-CONFIGURATION_FOLDER = "bfcfg"
+CONFIGURATION_FOLDER, SEED_FOLDER = "bfcfg", "seed"
 FINAL_NAME = "bfb-to-install"
 UNWANTED = "="
 """In the claims of a token, before the name of a DPU that no object wants. Its identity is the key of a BFB."""
@@ -139,8 +140,16 @@ class Installations:
         claims, file = ready.claims, ready.file
         base = self._base(claims)
         if ready.installation.image.kind != BFB:
-            return f"{base}/{quote(file.name)}"
+            return f"{base}/{quote(file.name)}"  # its configuration is on a medium of its own
         return f"{base}/??{quote(file.name)},{quote(configuration_name(claims))}?/{FINAL_NAME}"
+
+    async def seed_url(self, dpu: str, identity: str) -> str:
+        """The URL of the medium with the configuration of a DPU. It is empty for a DPU that no object wants, and for an
+        image that has the configuration behind it. Raises as `url`."""
+        ready = await self._ready(dpu, identity)
+        if ready is None or ready.installation.image.kind == BFB:
+            return ""
+        return f"{self._base(ready.claims)}/{quote(seed_name(ready.claims))}"
 
     async def delivery(self, dpu: str, identity: str) -> Delivery | None:
         """What is sent to a device that fetches nothing itself; None if no object wants the DPU. Raises as `url`."""
@@ -179,6 +188,8 @@ class Installations:
         text = inputs if isinstance(inputs, Fault) else rendered(inputs)
         if isinstance(text, Fault):
             raise NeedsOperator(f"configuration: {text}")
+        if installation.image.kind == BLUEFIELD_SOFTWARE and not text.user_data:
+            raise NeedsOperator("configuration: a template for bf.cfg has no user-data, which a BlueField-4 needs")
         claims = Claims(wanted.at.key, identity, self._now_ms() // 1_000 + VALID_S)
         return _Ready(world, wanted, claims, installation, file)
 
@@ -235,7 +246,7 @@ class Installations:
     async def _part(
         self, name: str, claims: Claims, world: World, wanted: Wanted, installation: Installation
     ) -> Part | None:
-        if name == configuration_name(claims):
+        if name in (configuration_name(claims), seed_name(claims)):
             data = await self._configuration(claims, world, wanted, installation)
             return Part(None, data, len(data), None)
         for file in self._files(installation.image):
@@ -255,7 +266,10 @@ class Installations:
         if isinstance(found, Fault):
             raise TransientFault(f"configuration: {found}")
         self.rendered += 1
-        data = found.bf_cfg.encode()
+        if installation.image.kind == BFB:
+            data = found.bf_cfg.encode()
+        else:
+            data = seed_image(found.user_data, claims.identity, wanted.at.name)
         now_s = self._now_ms() // 1_000
         for old in [each for each in self._configurations if each.expires_s <= now_s]:
             del self._configurations[old]
@@ -269,6 +283,11 @@ class Installations:
     def _files(self, image: ObjectId) -> Iterator[ReadyFile]:
         found = self._images.images.get(image.key)
         return iter(()) if found is None else iter([*found.ready.values()])
+
+
+def seed_name(claims: Claims) -> str:
+    """The name of the medium with the configuration among the files of a token."""
+    return f"{configuration_name(claims).replace(CONFIGURATION_FOLDER, SEED_FOLDER, 1)}.iso"
 
 
 class TransientFault(TransientError):

@@ -3,11 +3,12 @@
     GET /images/TOKEN/bfb/??FILE.bfb,bfcfg/NAME?/bfb-to-install    the image followed by the configuration
     GET /images/TOKEN/bfb/FILE.bfb                                 the image
     GET /images/TOKEN/bfb/bfcfg/NAME                               the configuration
+    GET /images/TOKEN/bfb/seed/NAME.iso                            the configuration, as a medium for cloud-init
 
 The first form is that of DPF's registry: a BMC fetches one file, and the installer in the image finds the configuration
-behind it. A response is sent as fast as the client reads. The number of concurrent responses is limited; a further
-request waits for its turn, and is refused with status 503 if the wait is too long. Requests are not logged, since their
-paths have tokens.
+behind it. An image that is booted from virtual media has its configuration on a second medium. A response is sent as
+fast as the client reads. The number of concurrent responses is limited; a further request waits for its turn, and is
+refused with status 503 if the wait is too long. Requests are not logged, since their paths have tokens.
 """
 
 from __future__ import annotations

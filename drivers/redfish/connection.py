@@ -34,13 +34,20 @@ LOG_OUT_S = 5.0
 RENEWAL_S = 60.0
 """Longest time for which a BMC may take to present a new certificate: its web server restarts."""
 RENEWAL_POLL_S = 1.0
-VERSIONS: Mapping[str, str] = {
+_BLUEFIELD_3: Mapping[str, str] = {
     "DPU_OS": "os_version",
     "DPU_BSP": "bsp_version",
     "DPU_UEFI": "uefi_version",
     "DPU_NIC": "nic_version",
     "BMC_Firmware": "bmc_version",
 }
+_BLUEFIELD_4: Mapping[str, str] = {
+    "DPU_OS": "os_version",
+    "BlueField_FW_CPU_0": "uefi_version",
+    "BlueField_FW_NIC_0": "nic_version",
+    "BlueField_FW_BMC_0": "bmc_version",
+}
+VERSIONS: Mapping[str, str] = {**_BLUEFIELD_3, **_BLUEFIELD_4}
 """Entries of the firmware inventory, with the facts of a DPU that they become."""
 
 
@@ -77,7 +84,7 @@ class Connection(NamedTuple):
     async def read_versions(self) -> dict[str, str]:
         """The versions in the firmware inventory, by entry."""
         found = {}
-        for name in VERSIONS:
+        for name in _BLUEFIELD_4 if self.root.is_bluefield_4 else _BLUEFIELD_3:
             path = f"{ROOT}/UpdateService/FirmwareInventory/{name}"
             software = await self.attempt.call(partial(self.client.find, path, Software), alters=False)
             if software is not None and software.version:
@@ -93,10 +100,21 @@ class Connection(NamedTuple):
         request = Request("POST", f"{self.system}/Actions/ComputerSystem.Reset", {"ResetType": "ForceRestart"})
         await self.attempt.call(partial(self.client.send, request))
 
+    async def reset_card(self, kind: str) -> None:
+        """Reset the card, or its Arm cores only, as NVIDIA's extension of a chassis does it."""
+        path = await self.attempt.call(partial(card_chassis, self.client, self.root), alters=False)
+        request = Request("POST", f"{path}/Actions/Oem/NvidiaChassis.Reset", {"ResetType": kind})
+        await self.attempt.call(partial(self.client.send, request))
+
+
+async def card_chassis(client: RedfishClient, root: Root) -> str:
+    """The path of a card among the chassis; empty if there is none."""
+    return best_member(await client.members(root.chassis), "card1", "bluefield_0", "bluefield")
+
 
 async def card_serial(client: RedfishClient, root: Root, system: str) -> str:
     """The serial number of a card: that of its chassis, else that of its system."""
-    path = best_member(await client.members(root.chassis), "card1", "bluefield_0", "bluefield")
+    path = await card_chassis(client, root)
     chassis = await client.find(path, Chassis) if path else None
     if chassis is not None and chassis.serial_number:
         return chassis.serial_number.strip()
@@ -109,8 +127,6 @@ async def connected(attempt: Attempt, context: Context) -> AsyncIterator[Connect
     client = context.connect(attempt.dpu.bmc_address)
     verdict = await _trusted(attempt, client, context)
     root = await attempt.call(partial(client.read, ROOT, Root), alters=False)
-    if root.is_bluefield_4:
-        raise NeedsOperator(f"bmc_address: {client.host} is a BlueField-4, whose virtual media are not supported")
     credentials = await context.credentials(attempt.name)
     own = await log_in(client, root, credentials, token_of(attempt.dpu), attempt.call)
     try:

@@ -14,13 +14,16 @@ from typing import NamedTuple, TypeAlias
 
 from drivers.backends.bmc import NeedsOperator, TaskFailed, Unreachable
 from drivers.provisioning.attempts import Attempt
-from drivers.provisioning.device import UrlOf
+from drivers.provisioning.device import UrlOf, no_url
 from drivers.redfish.certificates import FACT
-from drivers.redfish.connection import VERSIONS, Connection, Context, connected
+from drivers.redfish.connection import VERSIONS, Connection, Context, card_chassis, connected
 from drivers.redfish.device_log import latest_faults
+from drivers.redfish.media_installation import MediaInstallation
+from drivers.redfish.resources import Link
 from drivers.redfish.settings import (
     Bios,
     Change,
+    HostPrivilege,
     NvidiaManager,
     NvidiaSystem,
     Refused,
@@ -64,11 +67,13 @@ WantedOf: TypeAlias = Callable[[str, str], Awaitable[Wanted]]
 
 
 class RedfishInstaller:
-    """Executes steps on BMCs that speak Redfish."""
+    """Executes steps on BMCs that speak Redfish. `url_of` has the URLs of images, and `seed_of` those of the media with
+    the configurations of DPUs that are installed from virtual media."""
 
-    def __init__(self, context: Context, url_of: UrlOf, wanted_of: WantedOf) -> None:
+    def __init__(self, context: Context, url_of: UrlOf, wanted_of: WantedOf, *, seed_of: UrlOf = no_url) -> None:
         self._context = context
         self._url_of = url_of
+        self._seed_of = seed_of
         self._wanted_of = wanted_of
 
     async def run(self, attempt: Attempt) -> Mapping[str, str]:
@@ -94,9 +99,18 @@ class RedfishInstaller:
             case phase if phase == PREPARE_IMAGE:
                 await self._url(bmc.attempt)
             case phase if phase == OS_INSTALLING:
-                await Updates(bmc, partial(self._url, bmc.attempt), wanted.versions).run()
+                await self._install(bmc, wanted)
             case phase if phase == REBOOTING:
                 await _reboot(bmc)
+
+    async def _install(self, bmc: Connection, wanted: Wanted) -> None:
+        attempt = bmc.attempt
+        url = partial(self._url, attempt)
+        if bmc.root.is_bluefield_4:
+            seed_url = partial(self._seed_of, attempt.name, attempt.dpu.image)
+            await MediaInstallation(bmc, url, seed_url, wanted.versions).run()
+        else:
+            await Updates(bmc, url, wanted.versions).run()
 
     async def _url(self, attempt: Attempt) -> str:
         """The URL of the image."""
@@ -140,7 +154,19 @@ async def _read_settings(bmc: Connection) -> SeenSettings:
     pending = await call(partial(client.find, f"{bmc.system}/Bios/Settings", Bios), alters=False) if bios else None
     attributes = None if bios is None else {**(bios.attributes or {}), **((pending and pending.attributes) or {})}
     rshim = manager.rshim.is_enabled if manager is not None and manager.rshim is not None else None
-    return SeenSettings(bmc.system, bmc.manager, nvidia, rshim, secure, attributes)
+    privilege = await _read_privilege(bmc) if bmc.root.is_bluefield_4 else None
+    return SeenSettings(bmc.system, bmc.manager, nvidia, rshim, secure, attributes, privilege)
+
+
+async def _read_privilege(bmc: Connection) -> HostPrivilege | None:
+    """What the host may do, of the first network adapter of the card."""
+    call, client = bmc.attempt.call, bmc.client
+    chassis = await call(partial(card_chassis, client, bmc.root), alters=False)
+    adapters = await call(partial(client.members, Link(f"{chassis}/NetworkAdapters")), alters=False)
+    if not adapters:
+        return None
+    path = f"{adapters[0]}/Oem/Nvidia/HostPrivilegeConfig/Settings"
+    return await call(partial(client.find, path, HostPrivilege), alters=False)
 
 
 async def _reboot(bmc: Connection) -> None:

@@ -62,6 +62,13 @@ class BootProgress(msgspec.Struct, frozen=True, rename="pascal"):
     oem_last_state: str | None = None
 
 
+class BootOverride(msgspec.Struct, frozen=True):
+    """The boot source of the next boots, instead of the usual one."""
+
+    target: str | None = msgspec.field(default=None, name="BootSourceOverrideTarget")
+    enabled: str | None = msgspec.field(default=None, name="BootSourceOverrideEnabled")
+
+
 class System(msgspec.Struct, frozen=True, rename="pascal"):
     """The system of a DPU: its Arm cores with their operating system."""
 
@@ -69,6 +76,7 @@ class System(msgspec.Struct, frozen=True, rename="pascal"):
     power_state: str | None = None
     last_reset_time: str | None = None
     boot_progress: BootProgress | None = None
+    boot: BootOverride | None = None
 
     @property
     def boot_id(self) -> str:
@@ -81,6 +89,13 @@ class System(msgspec.Struct, frozen=True, rename="pascal"):
         """Whether the operating system runs."""
         progress = self.boot_progress or BootProgress()
         return "OSRunning" in (progress.last_state or "") or progress.oem_last_state == "OsIsRunning"
+
+
+class VirtualMedia(msgspec.Struct, frozen=True, rename="pascal"):
+    """A slot in which a BMC presents an image as a medium."""
+
+    inserted: bool | None = None
+    image: str | None = None
 
 
 class Payload(msgspec.Struct, frozen=True, rename="pascal"):

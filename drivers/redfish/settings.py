@@ -16,6 +16,7 @@ DPU_MODE = "DpuMode"
 _BIOS_PRIVILEGE = "InternalCPUModel"
 _PRIVILEGED = "Privileged"
 _DISABLED = "Disabled"
+_RESTRICTED = "Restricted"
 
 
 class NvidiaSystem(msgspec.Struct, frozen=True, rename="pascal"):
@@ -44,6 +45,13 @@ class Bios(msgspec.Struct, frozen=True, rename="pascal"):
     attributes: JSON | None = None
 
 
+class HostPrivilege(msgspec.Struct, frozen=True):
+    """What the host may do on a BlueField-4, as of the next reset."""
+
+    path: str = msgspec.field(default="", name="@odata.id")
+    mode: str | None = msgspec.field(default=None, name="PrivilegeMode")
+
+
 class Wants(NamedTuple):
     """What the objects of a DPU want of its settings. `secure_boot` is None if they leave it as it is."""
 
@@ -62,6 +70,7 @@ class SeenSettings(NamedTuple):
     secure_boot: SecureBoot | None = None
     bios: JSON | None = None
     """The attributes of the firmware, with those that the next boot sets."""
+    privilege: HostPrivilege | None = None
 
 
 class Change(NamedTuple):
@@ -129,6 +138,8 @@ def lock_down(wants: Wants, seen: SeenSettings, sent: Collection[str]) -> Settin
     firmware take effect at the next boot, which the installation brings."""
     if not wants.is_zero_trust:
         return None
+    if seen.privilege is not None and seen.privilege.mode not in (None, _RESTRICTED):
+        return _once("PrivilegeMode", Request("PATCH", seen.privilege.path, {"PrivilegeMode": _RESTRICTED}), sent)
     if seen.nvidia is not None and seen.nvidia.host_rshim not in (None, _DISABLED):
         path = f"{seen.system}/Oem/Nvidia/Actions/HostRshim.Set"
         return _once("HostRshim", Request("POST", path, {"HostRshim": _DISABLED}), sent)

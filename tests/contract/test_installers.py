@@ -13,6 +13,7 @@ from drivers.backends.simulated_bmc import BmcFaults, SimulatedBmc
 from drivers.provisioning.device import DeviceExecutor
 from drivers.redfish.installer import Wanted
 from drivers.simulators.redfish.faults import Outcome
+from drivers.simulators.redfish.identity import BLUEFIELD_3, BLUEFIELD_4, Generation
 from projections.zones.dpus.phases import PREPARE_IMAGE
 from tests.contract.installer import InstalledDpu, InstallerContract
 from tests.support.attempted_steps import AttemptedSteps
@@ -86,11 +87,28 @@ class TestSimulatedDevices(InstallerContract):
         return SimulatedDpu()
 
 
+class Bluefield4(RedfishDpu):
+    """A card that boots its image from virtual media."""
+
+    @property
+    def installs(self) -> int:
+        return self.bmc.card.media_boots
+
+
+async def prepared(kind: type[RedfishDpu], generation: Generation, versions: Mapping[str, str]) -> RedfishDpu:
+    made = direct_steps(generation=generation)
+    found = kind(made.bmc, made.connect, made.dpu.bmc_address, made.url)
+    found.wanted = Wanted(versions=versions)
+    found.enter(PREPARE_IMAGE)
+    await found.run()
+    return found
+
+
 class TestRedfish(InstallerContract):
     async def dpu(self) -> InstalledDpu:
-        made = direct_steps()
-        found = RedfishDpu(made.bmc, made.connect, made.dpu.bmc_address, made.url)
-        found.wanted = Wanted(versions={"DPU_BSP": "4.9.0"})
-        found.enter(PREPARE_IMAGE)
-        await found.run()
-        return found
+        return await prepared(RedfishDpu, BLUEFIELD_3, {"DPU_BSP": "4.9.0"})
+
+
+class TestRedfishOfBluefield4(InstallerContract):
+    async def dpu(self) -> InstalledDpu:
+        return await prepared(Bluefield4, BLUEFIELD_4, {"DPU_OS": "DOCA_2.9.3_BSP_4.9.0"})

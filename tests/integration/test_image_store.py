@@ -25,6 +25,7 @@ from drivers.images.images import Images
 from drivers.images.installations import VALID_S, Installations
 from drivers.images.joins import SimulatedJoins
 from drivers.images.offload import in_place
+from drivers.images.seeds import read_seed
 from drivers.images.server import ImageServer
 from drivers.images.tokens import Tokens
 from drivers.kubernetes.joins import KubernetesJoins
@@ -194,6 +195,28 @@ async def test_a_token_ends_with_its_installation(tmp_path: Path) -> None:
         assert b"\nB=2\n" in (await get(client, await found.url()))[2]
         await found.plane.delete("set", kind=kinds.DPU_SET)
         assert (await get(client, url))[0] == 404
+
+
+async def test_a_dpu_that_boots_media_gets_its_configuration_on_a_second_one(tmp_path: Path) -> None:
+    async with store(tmp_path) as (found, client):
+        assert await found.installations.seed_url(DPU, await found.identity()) == "", "it is behind the BFB"
+        (image,) = [each.files for each in found.images.images.values()]
+        assert not isinstance(image, str)
+        await found.plane.apply("software", {"osIso": image[0].url}, kind=kinds.BLUEFIELD_SOFTWARE)
+        await found.plane.until_phase("software", "Ready", kind=kinds.BLUEFIELD_SOFTWARE)
+        spec = {"blueFieldSoftware": {"name": "software"}, "dpuFlavor": "flavor", "nodeEffect": {"noEffect": True}}
+        await found.plane.apply("set", {"dpuTemplate": {"spec": spec}}, kind=kinds.DPU_SET)
+        identity = await found.identity()
+        assert (await get(client, await found.url()))[2] == CONTENT
+        url = await found.installations.seed_url(DPU, identity)
+        assert url.endswith(f"/bfb/seed/dpf_{DPU}_{identity.rpartition('/')[2]}.iso")
+        seed = (await get(client, url))[2]
+        files = read_seed(seed)
+        assert b"kubeadm join cluster.dpf.simulated:6443 --token bcdefg.hijklmnopqrstuvw" in files["user-data"]
+        assert yaml.safe_load(files["user-data"])["users"][0]["passwd"] == PASSWORD
+        assert yaml.safe_load(files["meta-data"]) == {"instance-id": identity, "local-hostname": DPU}
+        assert (await get(client, url, Range="bytes=32768-"))[2] == seed[32768:], "as long as its token is valid"
+        assert await found.installations.seed_url("another", "x/y") == ""
 
 
 async def test_what_is_missing_is_said_before_the_device_is_touched(tmp_path: Path) -> None:

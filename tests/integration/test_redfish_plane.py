@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import ssl
 from pathlib import Path
 from random import Random
@@ -12,7 +13,7 @@ import yaml
 
 from deploy.clock import utc_now
 from drivers.simulators.redfish.bmc import RedfishBmc
-from drivers.simulators.redfish.identity import Identity
+from drivers.simulators.redfish.identity import BLUEFIELD_4, Identity
 from drivers.simulators.redfish.server import BmcServer
 from schemas.resources.dpf.names import EXTERNAL_REBOOT_REQUIRED
 from tests.integration.test_cli_host_steps import manifest, until
@@ -25,9 +26,9 @@ SERIAL = "MT2310XZ03LR"
 DEVICE = SERIAL.lower()
 
 
-def objects(image_url: str, port: int) -> list[dict[str, Any]]:
-    """A search that finds the card, and a DPUSet that selects every DPU."""
-    template = {"bfb": {"name": "image"}, "dpuFlavor": "flavor", "nodeEffect": {"noEffect": True}, "secureBoot": False}
+def objects(port: int, image: dict[str, Any], template: dict[str, Any]) -> list[dict[str, Any]]:
+    """A search that finds the card, and a DPUSet that selects every DPU and names the image."""
+    template |= {"dpuFlavor": "flavor", "nodeEffect": {"noEffect": True}, "secureBoot": False}
     install = {"installViaRedfish": {"skipDPUNodeDiscovery": False}}
     config = manifest(
         "DPFOperatorConfig",
@@ -40,7 +41,7 @@ def objects(image_url: str, port: int) -> list[dict[str, Any]]:
     return [
         {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"password": PASSWORD}},
         config,
-        manifest("BFB", "image", {"url": image_url}),
+        image,
         manifest("DPUFlavor", "flavor", {}),
         manifest("DPUDiscovery", "rack", {"ipRangeSpec": {"ipRange": addresses}, "scanInterval": "10s"}),
         manifest("DPUSet", "set", {"strategy": {"type": "RollingUpdate"}, "dpuTemplate": {"spec": template}}),
@@ -58,7 +59,9 @@ async def test_a_card_is_found_and_installed_although_the_plane_is_killed_meanwh
             server = BmcServer(bmc, trusts=trusts)
             async with server.listening():
                 port = int(server.url.rpartition(":")[2])
-                (tmp_path / "all.yaml").write_text(yaml.safe_dump_all(objects(images.url("a.bfb"), port)))
+                image = manifest("BFB", "image", {"url": images.url("a.bfb")})
+                wanted = objects(port, image, {"bfb": {"name": "image"}})
+                (tmp_path / "all.yaml").write_text(yaml.safe_dump_all(wanted))
                 ran = await Plane(process.address("api"))("apply", "-f", str(tmp_path / "all.yaml"))
                 assert ran.status == 0, ran
                 while not 30 < max((task.percent for task in bmc.tasks.by_id.values()), default=0) < 90:
@@ -75,6 +78,31 @@ async def test_a_card_is_found_and_installed_although_the_plane_is_killed_meanwh
     for file in data.rglob("*"):
         if file.is_file() and file.parent.name != "dpf":  # the folder of Secrets
             assert PASSWORD.encode() not in file.read_bytes()
+
+
+async def test_a_bluefield_4_is_found_and_installed_from_virtual_media_with_its_configuration(tmp_path: Path) -> None:
+    data, name = tmp_path / "plane", f"dpu-node-{DEVICE}-{DEVICE}"
+    async with asyncio.timeout(280), image_server() as images:
+        images.files["os.iso"] = ServedFile(b"an installer" * 1_000)
+        identity = Identity(SERIAL, generation=BLUEFIELD_4)
+        bmc = RedfishBmc(identity, now=utc_now, rng=Random(1), durations=FAST._replace(flash_s=8.0))
+        async with serving("--data", str(data), "--image-hosts", "127.0.0.1") as process:
+            trusts = ssl.create_default_context(cafile=str(data / "images" / "tls.pem"))
+            server = BmcServer(bmc, trusts=trusts)
+            async with server.listening():
+                image = manifest("BlueFieldSoftware", "image", {"osIso": images.url("os.iso")})
+                wanted = objects(int(server.url.rpartition(":")[2]), image, {"blueFieldSoftware": {"name": "image"}})
+                (tmp_path / "all.yaml").write_text(yaml.safe_dump_all(wanted))
+                dpuplane = Plane(process.address("api"))
+                ran = await dpuplane("apply", "-f", str(tmp_path / "all.yaml"))
+                assert ran.status == 0, ran
+                await _until_installed(dpuplane, name)
+                await process.stop()
+        assert bmc.card.os.startswith("sha256:")
+        assert (bmc.card.media_boots, bmc.card.pending_privilege) == (1, "Restricted")
+        assert not any(media.image for media in bmc.card.media.values())
+        assert server.seed["user-data"].startswith(b"#cloud-config\n")
+        assert json.loads(server.seed["meta-data"])["local-hostname"] == name
 
 
 async def _until_installed(dpuplane: Plane, name: str) -> None:

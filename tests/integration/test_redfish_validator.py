@@ -67,7 +67,8 @@ async def test_the_validator_finds_no_fail(generation: Generation, tmp_path: Pat
                     state != found["TaskState"]
                 ):
                     await asyncio.sleep(0.02)
-        bmc.card.media["Slot_0"].image = "https://images/os.iso"
+        slot = generation.slots[0]
+        bmc.card.media[slot].image = "https://images/os.iso"
         bmc.card.pending_firmware[bmc.identity.bmc_firmware] = "26.04-1"
         bmc.card.pending_bios["BootTimeout"] = 5
         bmc.certificates.trust(new_bmc().certificates.pem()[0].decode())
@@ -76,7 +77,7 @@ async def test_the_validator_finds_no_fail(generation: Generation, tmp_path: Pat
         assert failed == 0, faults
         assert passed > 600
         read = {path for method, path in bmc.requests if method == "GET"}
-        for path in ("TaskService/Tasks/1", f"Managers/{generation.manager}/VirtualMedia/Slot_0"):
+        for path in ("TaskService/Tasks/1", f"Managers/{generation.manager}/VirtualMedia/{slot}"):
             assert f"/redfish/v1/{path}" in read
         assert [path for path in read if path.endswith(("/Oem/Nvidia", "/HostPrivilegeConfig"))]
 

@@ -50,6 +50,7 @@ class Steps(AttemptedSteps):
         self.bmc = bmc
         self.wanted = Wanted()
         self.url = url
+        self.seed_url = "http://images/seed.iso" if bmc.identity.generation.os_by_media else ""
         self.authority: BmcAuthority | None = None
         self.credentials = Credentials("", PASSWORD, FACTORY_PASSWORD)
         self.connect = connect
@@ -65,7 +66,11 @@ class Steps(AttemptedSteps):
         async def url_of(dpu: str, image: str) -> str:
             return self.url
 
-        return RedfishInstaller(Context(self.connect, credentials, self.authority, self.now_ms), url_of, wanted_of)
+        async def seed_of(dpu: str, image: str) -> str:
+            return self.seed_url
+
+        context = Context(self.connect, credentials, self.authority, self.now_ms)
+        return RedfishInstaller(context, url_of, wanted_of, seed_of=seed_of)
 
     @property
     def updates(self) -> int:

@@ -426,7 +426,7 @@ def test_sessions_are_limited() -> None:
 
 def test_virtual_media_install_once_at_the_next_reset() -> None:
     bench = Bench(BLUEFIELD_4)
-    slot, system = "/redfish/v1/Managers/BMC_0/VirtualMedia/Slot_0", "/redfish/v1/Systems/System_0"
+    slot, system = "/redfish/v1/Managers/BMC_0/VirtualMedia/IMAGE", "/redfish/v1/Systems/System_0"
     inserted = bench.send("POST", f"{slot}/Actions/VirtualMedia.InsertMedia", {"Image": "https://images/os.iso"})
     assert inserted.status == 204
     assert bench.send("POST", f"{slot}/Actions/VirtualMedia.InsertMedia", {"Image": "https://i/2"}).status == 400

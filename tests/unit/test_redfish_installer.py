@@ -17,7 +17,6 @@ from drivers.redfish.installer import Wanted
 from drivers.redfish.settings import Wants
 from drivers.simulators.redfish.accounts import FACTORY_PASSWORD, Account
 from drivers.simulators.redfish.faults import Outcome, RequestFault, RequestFaults
-from drivers.simulators.redfish.identity import BLUEFIELD_4
 from drivers.simulators.redfish.messages import Request
 from projections.zones.dpus.phases import (
     CONFIG_FIRMWARE,
@@ -291,10 +290,3 @@ async def test_a_bmc_that_keeps_no_context_is_fenced_by_its_user() -> None:
     await dpu.run()
     assert list(accounts.sessions.values()) == [person] != [earlier]
     assert dpu.bmc.card.os == OS
-
-
-async def test_a_bluefield_4_is_refused_before_anything_is_changed() -> None:
-    dpu = direct_steps(generation=BLUEFIELD_4)
-    with pytest.raises(NeedsOperator, match=r"^bmc_address: bmc is a BlueField-4, whose virtual"):
-        await dpu.do(OS_INSTALLING)
-    assert list(dpu.bmc.requests) == [("GET", "/redfish/v1")]

@@ -21,6 +21,8 @@ OS, BSP, BUNDLE = "DPU_OS", "DPU_BSP", "Pending_Bundle"
 FETCHED_PERCENT = 20
 """The progress of an installation whose image has arrived."""
 SEL_MAX = 200
+MEDIA_TARGETS = ("Cd", "Usb")
+"""The boot sources that are the virtual media."""
 
 
 class Durations(NamedTuple):
@@ -35,10 +37,12 @@ QUICK_DURATIONS = Durations()
 
 
 class Fetch(NamedTuple):
-    """A transfer that the server is to run. Its number identifies it."""
+    """A transfer that the server is to run. Its number identifies it. `seed_url` is that of a configuration, if an
+    installation from virtual media has one."""
 
     number: int
     url: str
+    seed_url: str = ""
 
 
 class Image(NamedTuple):
@@ -107,16 +111,19 @@ class Card:
     activated: set[str] = field(default_factory=set)
     """Pending firmware that the next reset of the whole card makes active."""
     os: str = ""
-    media: dict[str, Media] = field(default_factory=lambda: {"Slot_0": Media(), "Slot_1": Media()})
+    media: dict[str, Media] = field(default_factory=dict)
     log: list[LogLine] = field(default_factory=list)
     fetches: list[Fetch] = field(default_factory=list)
     work: Work | None = None
     boots: int = 1
+    media_boots: int = 0
+    """The number of installations that a boot from virtual media has begun."""
 
     def __post_init__(self) -> None:
         self.booted = self.now() - timedelta(days=1)
         self._fetched = 0
         self._logged = 0
+        self.media = self.media or {name: Media() for name in self.identity.generation.slots}
         for name in self.identity.generation.firmware:
             self.firmware.setdefault(name, f"factory-{name.lower()}-1.0")
         self.os = self.os or self.firmware[OS]
@@ -125,13 +132,13 @@ class Card:
     def is_busy(self) -> bool:
         return self.work is not None
 
-    def install(self, url: str, target: str, task: Task | None) -> None:
+    def install(self, url: str, target: str, task: Task | None, seed_url: str = "") -> None:
         """Begin to fetch an image and to write it; `url` is empty if its content was pushed."""
         outcome = self.outcomes.next()
         self._fetched += 1
         self.work = Work(task, target, self._fetched, outcome)
         if url:
-            self.fetches.append(Fetch(self._fetched, url))
+            self.fetches.append(Fetch(self._fetched, url, seed_url))
         if not self.bmc_rshim and target == OS:
             self._fail("the rshim of the BMC is not enabled")
 
@@ -219,10 +226,12 @@ class Card:
         self.reset("ForceRestart")
 
     def restart_bmc(self) -> None:
-        """What a restart of the BMC does to the card: an update ends, and pushed firmware becomes active. That of a
-        bundle waits for its activation."""
+        """What a restart of the BMC does to the card: an update ends, media are gone, and pushed firmware becomes
+        active. That of a bundle waits for its activation."""
         self.settle()
         self.work = None
+        for media in self.media.values():
+            media.image = ""
         self._use_firmware(set(self.pending_firmware) - set(self.identity.bundle))
 
     def _use_firmware(self, names: set[str]) -> None:
@@ -236,9 +245,10 @@ class Card:
         self.pending_bios.clear()
         if self.pending_secure_boot is not None:
             self.secure_boot, self.pending_secure_boot = self.pending_secure_boot, None
-        slot = next((media for media in self.media.values() if media.image), None)
-        if self.boot_target == "Cd" and self.boot_enabled != "Disabled" and slot is not None:
-            self.install(slot.image, OS, None)
+        slot, *others = self.media.values()
+        if self.boot_target in MEDIA_TARGETS and self.boot_enabled != "Disabled" and slot.image:
+            self.media_boots += 1
+            self.install(slot.image, OS, None, others[0].image)
         if self.boot_enabled == "Once":
             self.boot_target, self.boot_enabled = "None", "Disabled"
 

@@ -9,9 +9,10 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from drivers.simulators.redfish.messages import Answer, Request, error_body
 
-RequestFault: TypeAlias = Literal["hang", "cut", "mute", "busy", "in-progress", "error", "garbage"]
+RequestFault: TypeAlias = Literal["hang", "cut", "mute", "busy", "in-progress", "error", "garbage", "ignore"]
 """`hang` keeps the socket and never answers; `cut` closes it before the request is handled, `mute` after. `busy` is 503
-with Retry-After, `in-progress` 400 for an update, `error` 500, and `garbage` a body that is not JSON."""
+with Retry-After, `in-progress` 400 for an update, `error` 500, `garbage` a body that is not JSON, and `ignore` a
+success without an effect."""
 
 
 class Outcome(NamedTuple):
@@ -112,6 +113,8 @@ def refusal(fault: RequestFault) -> Answer | None:
             return Answer(500, error_body("InternalError", "The request failed due to an internal service error."))
         case "garbage":
             return Answer(200, "<html>bmcweb: upstream connect error")
+        case "ignore":
+            return Answer(204)
         case _:
             return None
 

@@ -21,6 +21,8 @@ class Generation(NamedTuple):
     """The members of FirmwareInventory."""
     os_by_media: bool
     """Whether the operating system is installed from virtual media instead of by SimpleUpdate."""
+    slots: tuple[str, ...]
+    """The slots for virtual media."""
 
 
 BLUEFIELD_3 = Generation(
@@ -32,6 +34,7 @@ BLUEFIELD_3 = Generation(
     user="root",
     firmware=("BMC_Firmware", "DPU_ATF", "DPU_BSP", "DPU_NIC", "DPU_OS", "DPU_UEFI"),
     os_by_media=False,
+    slots=("Slot_0", "Slot_1"),
 )
 BLUEFIELD_4 = Generation(
     product="BlueField-4 DPU",
@@ -42,6 +45,7 @@ BLUEFIELD_4 = Generation(
     user="admin",
     firmware=("BlueField_FW_BMC_0", "BlueField_FW_CPU_0", "BlueField_FW_NIC_0", "DPU_OS"),
     os_by_media=True,
+    slots=("IMAGE", "CONFIG"),
 )
 
 

@@ -8,7 +8,7 @@ import hashlib
 import json
 import ssl
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import aiohttp
 from aiohttp import web
 
 from drivers.images.bfb import BadImage, BfbReader
+from drivers.images.seeds import read_seed
 from drivers.simulators.redfish.bmc import RedfishBmc
 from drivers.simulators.redfish.card import BSP, Fetch, Image
 from drivers.simulators.redfish.faults import refusal
@@ -33,6 +34,8 @@ class BmcServer:
         self.bmc = bmc
         self.url = ""
         self.fetched_bytes = 0
+        self.seed: Mapping[str, bytes] = {}
+        """The files of the configuration that was read last from virtual media."""
         self._trusts = trusts
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._loaded = -1
@@ -109,6 +112,8 @@ class BmcServer:
         """Fetch an image as the BMC does, and tell the card the end."""
         try:
             image = await self._image(fetch.url)
+            if fetch.seed_url:
+                self.seed = read_seed(await self._content(fetch.seed_url))
         except BadImage as error:
             self.bmc.card.fetched(fetch.number, None, f"the image {error}")
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -120,13 +125,7 @@ class BmcServer:
         """Receive an image. Raises BadImage for a wrong one."""
         digest, reader = hashlib.sha256(), BfbReader()
         is_stream = not self.bmc.identity.generation.os_by_media
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=_FETCH_S)
-        async with (
-            aiohttp.ClientSession(timeout=timeout) as session,
-            session.get(url, ssl=self._trusts or True) as response,
-        ):
-            if response.status != 200:
-                raise BadImage(f"was refused with HTTP status {response.status}")
+        async with self._opened(url) as response:
             async for data in response.content.iter_any():
                 digest.update(data)
                 self.fetched_bytes += len(data)
@@ -138,6 +137,21 @@ class BmcServer:
         if is_stream:
             reader.finish()
         return image_of(digest.hexdigest(), reader.versions())
+
+    async def _content(self, url: str) -> bytes:
+        async with self._opened(url) as response:
+            return await response.read()
+
+    @asynccontextmanager
+    async def _opened(self, url: str) -> AsyncIterator[aiohttp.ClientResponse]:
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=_FETCH_S)
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.get(url, ssl=self._trusts or True) as response,
+        ):
+            if response.status != 200:
+                raise BadImage(f"was refused with HTTP status {response.status}")
+            yield response
 
 
 def image_of(digest: str, versions: dict[str, str]) -> Image:

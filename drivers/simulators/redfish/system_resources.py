@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from drivers.simulators.redfish.card import DPU, NIC
+from drivers.simulators.redfish.card import DPU, MEDIA_TARGETS, NIC
 from drivers.simulators.redfish.identity import ROOT
 from drivers.simulators.redfish.messages import (
     SUCCESS,
@@ -22,7 +22,7 @@ from drivers.simulators.redfish.routes import Call, Route, collection, link
 from drivers.simulators.redfish.tasks import timestamp
 
 RESETS = ("On", "ForceOff", "ForceOn", "ForceRestart", "GracefulRestart", "GracefulShutdown", "PowerCycle")
-BOOT_TARGETS = ("None", "Pxe", "Hdd", "Cd", "UefiHttp", "BiosSetup")
+BOOT_TARGETS = ("None", "Pxe", "Hdd", *MEDIA_TARGETS, "UefiHttp", "BiosSetup")
 _ADAPTER = "NvidiaNetworkAdapter"
 _OK = {"Health": "OK", "State": "Enabled"}
 _ATTRIBUTES = {

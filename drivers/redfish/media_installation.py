@@ -1,0 +1,181 @@
+"""An installation from virtual media, as an attempt carries it out: it reads, asks for the next move, and makes it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from functools import partial
+
+from drivers.backends.bmc import NeedsOperator, TaskFailed, Unreachable
+from drivers.redfish.answers import NotFound
+from drivers.redfish.connection import VERSIONS, Connection
+from drivers.redfish.resources import Link, Request, System, VirtualMedia, best_member
+from drivers.redfish.submissions import FAILED_READS_MAX
+from drivers.redfish.virtual_media import (
+    Boot,
+    BootAsked,
+    Eject,
+    Insert,
+    Installed,
+    MediaFailed,
+    MediaMove,
+    MediaOrder,
+    MediaWait,
+    Override,
+    SeenMedia,
+    Slot,
+    logged_boot,
+    next_media_move,
+)
+from eventstore.errors import PlaneError
+from projections.resources.specs import JSON
+
+IMAGE, SEED = "image", "config"
+"""The slots: of the installer's image, and of the configuration that it reads."""
+BOOT_TARGET, _ONCE = "Usb", "Once"
+"""The boot source that BlueField-4 gives its virtual media."""
+BOOTED_PERCENT = 50
+
+
+class MediaInstallation:
+    """The installation of one attempt. `url` and `seed_url` give the URLs of the image and of its configuration, with
+    tokens that last; an empty one stands for an image without a configuration."""
+
+    def __init__(
+        self,
+        bmc: Connection,
+        url: Callable[[], Awaitable[str]],
+        seed_url: Callable[[], Awaitable[str]],
+        versions: Mapping[str, str],
+    ) -> None:
+        self._bmc = bmc
+        self._attempt = bmc.attempt
+        self._url = url
+        self._seed_url = seed_url
+        self._versions = versions
+        self._logged: BootAsked | None = logged_boot(bmc.attempt.dpu.task)
+        self._paths: Mapping[str, str] = {}
+        self._shape: object = None
+        self._boot_id = ""
+        self._boots = 0
+        self._since_s = 0.0
+        self._is_reported = bmc.attempt.dpu.percent >= BOOTED_PERCENT
+
+    async def run(self) -> None:
+        """Install the image, and remove its media. Raises the errors of a device."""
+        order, sent = await self._order(), set[MediaMove]()
+        wait_s, failed_reads = self._attempt.timing.poll_s, 0
+        while True:
+            try:
+                seen = await self._look()
+                failed_reads = 0
+            except Unreachable:
+                failed_reads += 1
+                if failed_reads > FAILED_READS_MAX:
+                    raise
+                await asyncio.sleep(self._attempt.timing.poll_max_s)
+                continue
+            match move := next_media_move(order, self._logged, seen, sent):
+                case Installed():
+                    await self._eject_all(seen)
+                    return
+                case MediaFailed(_, message):
+                    with suppress(PlaneError):
+                        await self._eject_all(seen)
+                    raise TaskFailed(message)
+                case MediaWait(_, is_booted):
+                    await self._report(is_booted)
+                    await asyncio.sleep(wait_s)
+                    wait_s = min(wait_s * 1.5, self._attempt.timing.poll_max_s)
+                case _:
+                    sent.add(move)
+                    await self._make(move, seen)
+                    wait_s = self._attempt.timing.poll_s
+
+    async def _order(self) -> MediaOrder:
+        dpu = self._attempt.dpu
+        collection = Link(f"{self._bmc.manager}/VirtualMedia")
+        paths = await self._attempt.call(partial(self._bmc.client.members, collection), alters=False)
+        image = best_member(paths, IMAGE)
+        seed = best_member([path for path in paths if path != image], SEED)
+        urls = {IMAGE: await self._url(), SEED: await self._seed_url()}
+        found = {IMAGE: image, SEED: seed}
+        for name, url in urls.items():
+            if url and not found[name]:
+                raise NeedsOperator(f"media: {self._bmc.client.host} has no slot for the {name} of the installation")
+        self._paths = {name: path for name, path in found.items() if urls[name]}
+        before = {name: dpu.facts[fact] for name, fact in VERSIONS.items() if fact in dpu.facts}
+        wanted = {name: url for name, url in urls.items() if url}
+        return MediaOrder(wanted, dpu.attempt, dpu.disowned, self._versions, before)
+
+    async def _look(self) -> SeenMedia:
+        system = await self._bmc.read_system()
+        versions = await self._bmc.read_versions() if system.is_up else {}
+        slots = {name: await self._slot(path) for name, path in self._paths.items()}
+        is_overridden = await self._is_overridden(system)
+        if self._boot_id and system.boot_id not in ("", self._boot_id):
+            self._boots += 1
+        self._boot_id = system.boot_id or self._boot_id
+        now_s = asyncio.get_running_loop().time()
+        if (shape := (system.boot_id, system.is_up)) != self._shape:
+            self._shape, self._since_s = shape, now_s
+        quiet_s = now_s - self._since_s
+        return SeenMedia(slots, is_overridden, system.boot_id, system.is_up, versions, quiet_s, self._boots)
+
+    async def _slot(self, path: str) -> Slot:
+        found = await self._attempt.call(partial(self._bmc.client.read, path, VirtualMedia), alters=False)
+        return Slot(path, bool(found.inserted or found.image), found.image or "")
+
+    async def _is_overridden(self, system: System) -> bool:
+        """Whether the next boot is that of the media: the settings of the next boot say it, where a BMC has them."""
+        path = f"{self._bmc.system}/Settings"
+        settings = await self._attempt.call(partial(self._bmc.client.find, path, System), alters=False)
+        boot = (settings and settings.boot) or system.boot
+        return boot is not None and (boot.target, boot.enabled) == (BOOT_TARGET, _ONCE)
+
+    async def _make(self, move: MediaMove, seen: SeenMedia) -> None:
+        match move:
+            case Eject(name):
+                await self._eject(seen.slots[name].path)
+            case Insert(name, url):
+                body = {"Image": url, "Inserted": True, "WriteProtected": True, "TransferMethod": "Stream"}
+                await self._send("POST", f"{seen.slots[name].path}/Actions/VirtualMedia.InsertMedia", body)
+            case Override():
+                await self._override(BOOT_TARGET, _ONCE)
+            case Boot(asked):
+                await self._attempt.report_progress(asked.text(), 0)
+                self._logged, self._is_reported = asked, False
+                await self._bmc.reset_card("ArmReset")
+                self._since_s = asyncio.get_running_loop().time()
+
+    async def _eject_all(self, seen: SeenMedia) -> None:
+        """Remove the media, so that no later boot installs again."""
+        if seen.is_overridden:
+            await self._override("None", "Disabled")
+        for slot in seen.slots.values():
+            if slot.is_inserted:
+                await self._eject(slot.path)
+
+    async def _eject(self, path: str) -> None:
+        await self._send("POST", f"{path}/Actions/VirtualMedia.EjectMedia", {})
+
+    async def _override(self, target: str, enabled: str) -> None:
+        boot = {
+            "BootSourceOverrideTarget": target,
+            "BootSourceOverrideMode": "UEFI",
+            "BootSourceOverrideEnabled": enabled,
+        }
+        try:
+            await self._send("PATCH", f"{self._bmc.system}/Settings", {"Boot": boot})
+        except NotFound:
+            await self._send("PATCH", self._bmc.system, {"Boot": boot})
+
+    async def _send(self, method: str, path: str, body: JSON) -> None:
+        await self._attempt.call(partial(self._bmc.client.send, Request(method, path, body)))
+
+    async def _report(self, is_booted: bool) -> None:
+        """Append once that the media have been booted."""
+        if is_booted and not self._is_reported and self._logged is not None:
+            self._is_reported = True
+            await self._attempt.report_progress(self._logged.text(), BOOTED_PERCENT)
