@@ -16,6 +16,7 @@ from deploy.kubernetes.chart_values import CHART
 from tests.support.kubernetes.chart import (
     CLUSTER_NAMESPACES,
     DRIVER_NAMESPACE,
+    LAB,
     NAMESPACE,
     RELEASE,
     VALUE_SETS,
@@ -33,7 +34,10 @@ EDGE = f"system:serviceaccount:{NAMESPACE}:{RELEASE}-all"
 RBAC_KINDS = {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
 
 
-@pytest.mark.parametrize("chosen", VALUE_SETS.values(), ids=list(VALUE_SETS))
+HOSTS: Values = {**LAB, "hostAgent": {"enabled": True, "features": True}}
+
+
+@pytest.mark.parametrize("chosen", [*VALUE_SETS.values(), HOSTS], ids=[*VALUE_SETS, "trusted hosts"])
 async def test_the_server_accepts_every_object(cluster: Cluster, chosen: Values, tmp_path: Path) -> None:
     for namespace in (NAMESPACE, DRIVER_NAMESPACE, *CLUSTER_NAMESPACES):
         await create_namespace(cluster.api, namespace)
