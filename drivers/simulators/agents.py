@@ -1,7 +1,8 @@
 """The agents of simulated DPUs that objects want, each as a real agent over a simulated device.
 
-An agent runs while its DPU has an image installed. A new installation erases the DPU: its agent stops, and the next one
-begins without a table and without a network document.
+An agent runs from the first start of its DPU's image: before the DPU is ready, for a DPU may be ready only once its
+agent has applied its network document. A new installation erases the DPU: its agent stops, and the next one begins
+without a table and without a network document.
 """
 
 from __future__ import annotations
@@ -20,9 +21,13 @@ from drivers.wire.links import Dial
 from eventstore.log import ZONES, Partition
 from eventstore.replicas.replica import Replica
 from projections.fold_states import FoldStates
+from projections.zones.dpus.phases import CLUSTER_CONFIG, SERVICE_READINESS
+from projections.zones.rows import Dpu
 
 SCHEME = "simulated:"
 """The addresses of BMCs whose DPUs are simulated."""
+_STARTED = frozenset((CLUSTER_CONFIG, SERVICE_READINESS))
+"""The steps of a DPU that runs its new image."""
 
 
 class SimulatedAgents:
@@ -72,7 +77,7 @@ class SimulatedAgents:
         for name in (*state.wanted.rows, *self._running) if names is None else names:
             row = state.dpus.rows.get(name)
             is_ours = row is not None and name in state.wanted.rows and row.bmc_address.startswith(SCHEME)
-            zone = row.zone if row is not None and is_ours and row.installed else ""
+            zone = row.zone if row is not None and is_ours and _runs_image(row) else ""
             known, task = self._running.get(name, ("", None))
             if zone == known or (not zone and self._replica.partition_for(ZONES, known) != partition):
                 continue
@@ -93,3 +98,7 @@ class SimulatedAgents:
             rng=self._rng,
             network=AgentNetwork(network, MemoryNetworkStore()),
         )
+
+
+def _runs_image(row: Dpu) -> bool:
+    return bool(row.installed) or not _STARTED.isdisjoint((row.phase, row.resume))

@@ -34,6 +34,13 @@ def next_application(item: Mapping[str, Any], draw: float, failure: float = 0.0)
     return _application(item, "Synced", wanted, "Healthy", "")
 
 
+def crashed_application(item: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The status of an Application whose containers crash, however often they are started; None if it has it."""
+    if ((item.get("status") or {}).get("health") or {}).get("status") == "Degraded":
+        return None
+    return _application(item, "Synced", item["spec"]["source"]["targetRevision"], "Degraded", "container crashed")
+
+
 def next_control_plane(
     item: Mapping[str, Any], draw: float, failure: float = 0.0, relapse: float = 0.0
 ) -> dict[str, Any] | None:

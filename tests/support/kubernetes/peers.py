@@ -20,7 +20,7 @@ import yaml
 
 from schemas.kubernetes.api import CONFLICT, NOT_FOUND, ApiError, KubernetesApi
 from tests.support.kubernetes.requests import get
-from tests.support.peers import FINALIZER, next_application, next_control_plane
+from tests.support.peers import FINALIZER, crashed_application, next_application, next_control_plane
 
 THIRD_PARTY_CRDS = "THIRD_PARTY_CRDS"
 """Names a folder with the definitions of Argo CD, Kamaji and others, which are not in this tree."""
@@ -68,6 +68,8 @@ class Peers:
         period_s: float = PERIOD_S,
     ) -> None:
         self.failures = 0
+        self.crashing: set[str] = set()
+        """The names of Applications whose containers crash."""
         self._period_s = period_s
         self._api = api
         self._root = f"namespaces/{namespace}"
@@ -95,7 +97,10 @@ class Peers:
             kept = [each for each in meta.get("finalizers") or () if each != FINALIZER]
             await self._patch(path, {"metadata": {"finalizers": kept}})
             return
-        status = next_application(item, self._rng.random(), self._failure)
+        if meta["name"] in self.crashing:
+            status = crashed_application(item)
+        else:
+            status = next_application(item, self._rng.random(), self._failure)
         if status is not None:
             self.failures += status["health"]["status"] == "Degraded"
             await self._patch(path, {"status": status})
