@@ -19,6 +19,7 @@ import aiohttp
 import msgspec
 from aiohttp.http_exceptions import LineTooLong
 
+from drivers.kubernetes.http_session import READ_BUFFER_BYTES, use_one_proxy
 from drivers.kubernetes.kubeconfig import PROGRAM_S, KubeconfigInvalid, unusable
 from schemas.kubernetes.api import ApiError, KubernetesApi, PatchType, WatchEvent
 
@@ -27,9 +28,8 @@ logger = logging.getLogger(__name__)
 IN_CLUSTER = "in-cluster"
 REQUEST_S = 30.0
 """Timeout of one request. The API server's own timeout is 60 s."""
-MAX_LINE_BYTES = 4 << 20
-"""Maximum length of a line of a watch. aiohttp accepts twice its read buffer, and kubernetes_asyncio sets this buffer
-to 2 MiB. Objects in etcd have at most 1.5 MB."""
+MAX_LINE_BYTES = 2 * READ_BUFFER_BYTES
+"""Maximum length of a line of a watch. Objects in etcd have at most 1.5 MB."""
 CONNECTIONS_MAX = 4_096
 """Maximum number of connections to an API server. Each watch has one for itself, and each step of a DPU may watch
 something: at the library's limit of 100, all requests would wait for watches that nothing ends."""
@@ -112,6 +112,7 @@ async def _connected(load: Load, name: str, source: str) -> AsyncIterator[Kubern
             await load(configuration)
         configuration.connection_pool_maxsize = CONNECTIONS_MAX
         opened = client.ApiClient(configuration)  # reads the files of certificates
+        use_one_proxy(opened.rest_client, configuration.host)
         made = HttpApi(opened, partial(load, configuration), source)
     except (KubeconfigInvalid, ApiError):
         raise
@@ -256,6 +257,7 @@ class HttpApi:
         if found == self._certificates:
             return
         renewed = type(self._api.rest_client)(self._api.configuration)
+        use_one_proxy(renewed, self._api.configuration.host)
         before, self._api.rest_client = self._api.rest_client, renewed
         self._certificates = found
         await before.pool_manager.connector.close()  # its watches end, and are opened again
