@@ -14,6 +14,7 @@ import pycdlib
 from pycdlib.pycdlibexception import PyCdlibException
 
 from drivers.images.bfb import BadImage
+from projections.field_checks import quoted
 
 LABEL = "cidata"
 _FILES = {"user-data": "/USERDATA.;1", "meta-data": "/METADATA.;1"}
@@ -43,7 +44,7 @@ def read_seed(content: bytes) -> Mapping[str, bytes]:
         raise BadImage(f"is not an ISO 9660 image: {error}") from error
     label = iso.pvd.volume_identifier.decode("ascii", "replace").strip()
     if label != LABEL:
-        raise BadImage(f"has the label {label!r}, and cloud-init looks for {LABEL!r}")
+        raise BadImage(f"has the label {quoted(label)}, and cloud-init looks for {LABEL}")
     found = {}
     for name in _FILES:
         data = io.BytesIO()
