@@ -242,10 +242,15 @@ class Plane:
         connect, simulated = self._connect(running, images)
         hosts = HostConnections(self._cluster_api, simulated, self._box)
         url_of = no_url if images is None else images.installations.url
-        seed_of = no_url if images is None else images.installations.seed_url
         redfish = await stack.enter_async_context(
             open_redfish(
-                self.settings, self.replica, url_of, seed_of=seed_of, apis=self._cluster_api, now_ms=self._now_ms
+                self.settings,
+                self.replica,
+                url_of,
+                seed_of=no_url if images is None else images.installations.seed_url,
+                firmware_of=None if images is None else images.installations.firmware,
+                apis=self._cluster_api,
+                now_ms=self._now_ms,
             )
         )
         network = BmcNetwork(self._rng, self.settings.network_sizes) if self.settings.is_simulated else None

@@ -19,7 +19,7 @@ from drivers.provisioning.device import UrlOf
 from drivers.redfish.certificates import BmcAuthority
 from drivers.redfish.client import RedfishClient, base_url
 from drivers.redfish.connection import Context
-from drivers.redfish.installer import RedfishInstaller
+from drivers.redfish.installer import FirmwareOf, RedfishInstaller
 from drivers.redfish.object_wants import ObjectWants
 from drivers.redfish.prober import RedfishProber
 from drivers.resource_worlds import ResourceWorlds
@@ -54,6 +54,7 @@ async def open_redfish(
     url_of: UrlOf,
     *,
     seed_of: UrlOf,
+    firmware_of: FirmwareOf | None,
     apis: Callable[[str], KubernetesApi | None],
     now_ms: Callable[[], int],
 ) -> AsyncIterator[Redfish]:
@@ -72,7 +73,7 @@ async def open_redfish(
         secrets = _Secrets(secret_folder(settings), apis)
         wants = ObjectWants(ResourceWorlds(replica), secrets.read, settings.bmc_user, lambda: _password(settings))
         context = Context(connect, wants.credentials, authority, now_ms)
-        installer = RedfishInstaller(context, url_of, wants.wanted, seed_of=seed_of)
+        installer = RedfishInstaller(context, url_of, wants.wanted, seed_of=seed_of, firmware_of=firmware_of)
         yield Redfish(installer, RedfishProber(connect, wants.shared_credentials))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Set
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +15,14 @@ BLOCK_BYTES = 1 << 20
 SUFFIX = ".cfg"
 """The end of the names of configurations, by which DMS tells them from images."""
 _DIGITS = 12
+
+
+class Firmware(NamedTuple):
+    """A package of firmware for a BMC, with the URL where the BMC finds it. `versions` are those of its components."""
+
+    name: str
+    url: str
+    versions: Set[str]
 
 
 class Delivery(NamedTuple):

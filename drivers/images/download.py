@@ -21,6 +21,7 @@ from yarl import URL
 from drivers.images.bfb import BadImage, BfbReader
 from drivers.images.content_store import ContentStore, PartialFile, Validators
 from drivers.images.offload import Offload
+from drivers.images.pldm import PackageReader
 from drivers.images.sources import AllowedHosts, RefusedAddress, shown
 from eventstore.errors import TransientError
 
@@ -58,19 +59,6 @@ class Verifier(Protocol):
     def finish(self) -> None: ...
 
     def versions(self) -> dict[str, str]: ...
-
-
-class AnyFile:
-    """The verifier of files without a format that is checked."""
-
-    def feed(self, data: bytes) -> None:
-        pass
-
-    def finish(self) -> None:
-        pass
-
-    def versions(self) -> dict[str, str]:
-        return {}
 
 
 class Downloaded(NamedTuple):
@@ -134,7 +122,7 @@ class Download:
             raise DownloadFailed(_disk_fault(error)) from error
 
     async def _attempt(self, request: Request, partial: PartialFile) -> Downloaded:
-        verified = _Verified(BfbReader() if request.is_bfb else AnyFile())
+        verified = _Verified(BfbReader() if request.is_bfb else PackageReader())
         known = await self._offload(partial.validators)
         if known is None or known.url != str(request.url):
             await self._offload(lambda: partial.restart(None))
@@ -218,7 +206,7 @@ class Download:
             self.size = size
         else:
             if self.received:
-                verified.restart(BfbReader() if request.is_bfb else AnyFile())
+                verified.restart(BfbReader() if request.is_bfb else PackageReader())
             self.received, self.size = 0, response.content_length if response.content_length is not None else -1
             etag = response.headers.get("ETag", "")
             validators = Validators(

@@ -23,6 +23,7 @@ from drivers.images.bfb import BadImage
 from drivers.images.content_store import ContentStore, Kept
 from drivers.images.download import Download, Downloaded, DownloadFailed, DownloadSettings, Request
 from drivers.images.offload import Offload
+from drivers.images.pldm import PACKAGE
 from drivers.images.sources import AllowedHosts, RefusedAddress, shown
 from eventstore.log import RESOURCES, Partition
 from eventstore.replicas.replica import Replica
@@ -304,7 +305,10 @@ class Images:
             found |= {"fileName": file.name, "sha256": file.kept.sha256}
             versions = stated_versions(image.key, image.row) | file.kept.versions
             return found | ({"versions": versions} if versions else {})
-        return found | {"downloadedComponents": components({field: each.name for field, each in files.items()})}
+        found |= {"downloadedComponents": components({field: each.name for field, each in files.items()})}
+        bundle = files.get("pldmFwBundle")
+        version = bundle.kept.versions.get(PACKAGE) if bundle is not None else None
+        return found | ({"versions": {"fwBundleVersion": version}} if version else {})
 
     def _report(self, image: Image, phase: str, message: str, fields: dict[str, Any] | None = None) -> None:
         status = Status(phase, message, fields or {})

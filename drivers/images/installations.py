@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 from urllib.parse import quote
 
 from drivers.backends.bmc import NeedsOperator, Unreachable
-from drivers.images.deliveries import Delivery, configuration_file, file_chunks
+from drivers.images.deliveries import Delivery, Firmware, configuration_file, file_chunks
 from drivers.images.images import Images, ReadyFile
 from drivers.images.offload import Offload
+from drivers.images.pldm import PACKAGE
 from drivers.images.seeds import seed_image
 from drivers.images.tokens import Claims, Tokens
 from drivers.resource_worlds import ResourceWorlds
@@ -32,6 +33,7 @@ from projections.resources.configuration.assembly import (
 from projections.resources.configuration.inputs import Join
 from projections.resources.configuration.render import rendered
 from projections.resources.go_templates.render import Fault
+from projections.resources.image_files import firmware_fields, psid_of
 from projections.resources.install_identity import image_of, install_identity
 from projections.resources.kinds import BFB, BLUEFIELD_SOFTWARE, DPU_FLAVOR, short_name
 from projections.resources.state import ObjectId, object_id
@@ -150,6 +152,22 @@ class Installations:
         if ready is None or ready.installation.image.kind == BFB:
             return ""
         return f"{self._base(ready.claims)}/{quote(seed_name(ready.claims))}"
+
+    async def firmware(self, dpu: str, identity: str) -> Mapping[str, Firmware]:
+        """The packages for the BMC of a DPU that its image names, by the PSID that each fits. The PSID is empty for one
+        that fits every card. Raises as `url`."""
+        ready = await self._ready(dpu, identity)
+        if ready is None:
+            return {}
+        found = {}
+        for field in firmware_fields(self._images.images[ready.installation.image.key].files):
+            file = self._images.images[ready.installation.image.key].ready.get(field)
+            if file is None:
+                raise Unreachable(f"image: {field} of {short_name(ready.installation.image.key)} is not downloaded yet")
+            versions = frozenset(text for name, text in file.kept.versions.items() if name != PACKAGE)
+            url = f"{self._base(ready.claims)}/{quote(file.name)}"
+            found[psid_of(field)] = Firmware(field, url, versions)
+        return found
 
     async def delivery(self, dpu: str, identity: str) -> Delivery | None:
         """What is sent to a device that fetches nothing itself; None if no object wants the DPU. Raises as `url`."""

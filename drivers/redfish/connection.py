@@ -78,6 +78,11 @@ class Connection(NamedTuple):
     manager: str
     certificate: str
 
+    @property
+    def firmware_entry(self) -> str:
+        """The entry of the firmware inventory with the BMC's own firmware."""
+        return "BlueField_FW_BMC_0" if self.root.is_bluefield_4 else "BMC_Firmware"
+
     async def read_system(self) -> System:
         return await self.attempt.call(partial(self.client.read, self.system, System), alters=False)
 

@@ -13,11 +13,13 @@ from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from drivers.backends.bmc import NeedsOperator, TaskFailed, Unreachable
+from drivers.images.deliveries import Firmware
 from drivers.provisioning.attempts import Attempt
 from drivers.provisioning.device import UrlOf, no_url
 from drivers.redfish.certificates import FACT
 from drivers.redfish.connection import VERSIONS, Connection, Context, card_chassis, connected
 from drivers.redfish.device_log import latest_faults
+from drivers.redfish.firmware_update import FirmwareUpdate
 from drivers.redfish.media_installation import MediaInstallation
 from drivers.redfish.resources import Link
 from drivers.redfish.settings import (
@@ -62,24 +64,39 @@ class Wanted(NamedTuple):
     versions: Mapping[str, str] = {}
 
 
+FirmwareOf: TypeAlias = Callable[[str, str], Awaitable[Mapping[str, Firmware]]]
+"""The packages of firmware for the BMC of a DPU with an image, by the PSID that each fits."""
 WantedOf: TypeAlias = Callable[[str, str], Awaitable[Wanted]]
 """What is wanted of a DPU with an image; nothing of one that no object wants."""
 
 
 class RedfishInstaller:
     """Executes steps on BMCs that speak Redfish. `url_of` has the URLs of images, and `seed_of` those of the media with
-    the configurations of DPUs that are installed from virtual media."""
+    the configurations of DPUs that are installed from virtual media; `firmware_of` has the firmware of BMCs."""
 
-    def __init__(self, context: Context, url_of: UrlOf, wanted_of: WantedOf, *, seed_of: UrlOf = no_url) -> None:
+    def __init__(
+        self,
+        context: Context,
+        url_of: UrlOf,
+        wanted_of: WantedOf,
+        *,
+        seed_of: UrlOf = no_url,
+        firmware_of: FirmwareOf | None = None,
+    ) -> None:
         self._context = context
         self._url_of = url_of
         self._seed_of = seed_of
+        self._firmware_of = firmware_of
         self._wanted_of = wanted_of
 
     async def run(self, attempt: Attempt) -> Mapping[str, str]:
         """Execute the step. Returns the facts that the device reports afterwards."""
         if attempt.dpu.phase not in _ON_THE_DEVICE:
             return {}
+        if attempt.dpu.phase == CONFIG_FIRMWARE and self._firmware_of is not None:
+            packages = await self._firmware_of(attempt.name, attempt.dpu.image)
+            if packages:
+                await FirmwareUpdate(attempt, self._context, packages).run()
         async with connected(attempt, self._context) as bmc:
             wanted = await self._wanted_of(attempt.name, attempt.dpu.image)
             try:

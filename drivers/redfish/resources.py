@@ -139,6 +139,8 @@ class Software(msgspec.Struct, frozen=True, rename="pascal"):
 class Chassis(msgspec.Struct, frozen=True, rename="pascal"):
     serial_number: str | None = None
     part_number: str | None = None
+    asset_tag: str | None = None
+    """The PSID of a BlueField."""
 
 
 class LogEntry(msgspec.Struct, frozen=True, rename="pascal"):

@@ -8,6 +8,7 @@ from functools import partial
 
 from drivers.backends.bmc import TaskFailed, Unreachable
 from drivers.redfish.answers import decoded
+from drivers.redfish.client import Answer
 from drivers.redfish.connection import VERSIONS, Connection
 from drivers.redfish.resources import ROOT, Link, Request, System, Task
 from drivers.redfish.update import (
@@ -92,17 +93,9 @@ class Updates:
 
     async def _tasks(self) -> tuple[SeenTask, ...]:
         """The last tasks of the BMC. While the own one is known, only that is read."""
-        call, client = self._attempt.call, self._bmc.client
-        collection = f"{ROOT}/TaskService/Tasks"
-        if isinstance(self._logged, Started) and self._logged.attempt > self._attempt.dpu.disowned:
-            own = await call(partial(client.find, f"{collection}/{self._logged.task}", Task), alters=False)
-            return (seen_task(own),) if own is not None else ()
-        found = []
-        for path in list(await call(partial(client.members, Link(collection)), alters=False))[-TASKS_MAX:]:
-            task = await call(partial(client.find, path, Task), alters=False)
-            if task is not None:
-                found.append(seen_task(task))
-        return tuple(found)
+        logged = self._logged
+        is_own = isinstance(logged, Started) and logged.attempt > self._attempt.dpu.disowned
+        return await read_tasks(self._bmc, logged.task if is_own and isinstance(logged, Started) else "")
 
     async def _submit(self, known: tuple[str, ...]) -> None:
         """Send the update once. The log is told first, so that a successor knows that it may have been sent."""
@@ -114,11 +107,7 @@ class Updates:
         body = {"TransferProtocol": scheme, "ImageURI": url, "Targets": [_TARGET]}
         request = Request("POST", f"{ROOT}/UpdateService/Actions/UpdateService.SimpleUpdate", body)
         answer = await self._attempt.call(partial(self._bmc.client.send, request))
-        if answer.status != 202:
-            raise TaskFailed(f"device: {self._bmc.client.host} answered an update with HTTP {answer.status}, not 202")
-        task = decoded(self._bmc.client.host, answer.content, Task)
-        name = task.id or task.path.rstrip("/").rpartition("/")[2] or _task_of(answer.location)
-        if name:
+        if name := task_of(self._bmc, answer):
             self._logged = Started(name, asked.attempt)
             await self._attempt.report_progress(self._logged.text(), 0)
 
@@ -133,7 +122,26 @@ class Updates:
             await self._attempt.report_progress(text, wait.percent)
 
 
-def _task_of(location: str) -> str:
-    """The task in the location of an answer, which is the task or its monitor."""
-    parts = location.rstrip("/").split("/")
-    return parts[parts.index("Tasks") + 1] if "Tasks" in parts[:-1] else ""
+async def read_tasks(bmc: Connection, own: str = "") -> tuple[SeenTask, ...]:
+    """The last tasks of a BMC, or only the one with this id."""
+    call, client = bmc.attempt.call, bmc.client
+    collection = f"{ROOT}/TaskService/Tasks"
+    if own:
+        task = await call(partial(client.find, f"{collection}/{own}", Task), alters=False)
+        return (seen_task(task),) if task is not None else ()
+    found = []
+    for path in list(await call(partial(client.members, Link(collection)), alters=False))[-TASKS_MAX:]:
+        task = await call(partial(client.find, path, Task), alters=False)
+        if task is not None:
+            found.append(seen_task(task))
+    return tuple(found)
+
+
+def task_of(bmc: Connection, answer: Answer) -> str:
+    """The id of the task that an update has made, empty if the BMC does not say it. Raises TaskFailed."""
+    if answer.status != 202:
+        raise TaskFailed(f"device: {bmc.client.host} answered an update with HTTP {answer.status}, not 202")
+    task = decoded(bmc.client.host, answer.content, Task)
+    parts = answer.location.rstrip("/").split("/")  # of the task, or of its monitor
+    located = parts[parts.index("Tasks") + 1] if "Tasks" in parts[:-1] else ""
+    return task.id or task.path.rstrip("/").rpartition("/")[2] or located

@@ -16,12 +16,16 @@ KINDS = (BFB, BLUEFIELD_SOFTWARE)
 SHA256 = "dpuplane.io/sha256"
 """Annotation of a BFB: the SHA-256 checksum of its file. A fragment `#sha256=...` of the URL says the same."""
 
+BMC_FIRMWARE = "dpuplane.io/bmc-firmware"
+"""Annotation of a BFB: the URL of a package of firmware for the BMCs of its DPUs. A BlueFieldSoftware has a field."""
+
 _CHECKSUM = re.compile(r"[0-9a-f]{64}")
 _FRAGMENT = re.compile(r"sha256=([0-9A-Fa-f]{64})")
 _URL = re.compile(r"https?://[^\s\x00-\x1f]+")
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,250}")
 _PSID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-_SOFTWARE = ("osIso", "pldmFwBundle", "platformPldmFwBundle", "nicFw")
+_BUNDLE = "pldmFwBundle"
+_SOFTWARE = ("osIso", _BUNDLE, "platformPldmFwBundle", "nicFw")
 
 
 class ImageFile(NamedTuple):
@@ -49,7 +53,12 @@ def files_of(key: str, row: Resource) -> tuple[ImageFile, ...] | str:
         if isinstance(spec, str):
             return spec
         name = spec.file_name or f"{at.namespace}-{at.name}.bfb"
-        return _checked([("url", spec.url, row.annotations.get(SHA256, ""), name)], is_bfb=True)
+        image = _checked([("url", spec.url, row.annotations.get(SHA256, ""), name)], is_bfb=True)
+        firmware = row.annotations.get(BMC_FIRMWARE)
+        if firmware is None or isinstance(image, str):
+            return image
+        more = _checked([(BMC_FIRMWARE, firmware, "", f"{at.namespace}-{at.name}-bmc")], is_bfb=False)
+        return more.replace("spec.", "metadata.annotations.", 1) if isinstance(more, str) else (*image, *more)
     fields = read_json(row)
     found = []
     for field in _SOFTWARE:
@@ -63,6 +72,17 @@ def files_of(key: str, row: Resource) -> tuple[ImageFile, ...] | str:
                 return f"spec.{field}: {quoted(psid)} must be a PSID of letters, digits, '_', '-' and '.'"
             found.append((f"{field}.{psid}", str(url), "", f"{name}-{psid}"))
     return _checked(found, is_bfb=False)
+
+
+def firmware_fields(files: tuple[ImageFile, ...] | str) -> list[str]:
+    """The fields of files that are firmware of a BMC."""
+    fields = [] if isinstance(files, str) else [file.field for file in files]
+    return [field for field in fields if field == BMC_FIRMWARE or field.partition(".")[0] == _BUNDLE]
+
+
+def psid_of(field: str) -> str:
+    """The PSID of the cards that a file of firmware fits; empty for every card."""
+    return "" if field == BMC_FIRMWARE else field.partition(".")[2]
 
 
 def components(names: Mapping[str, str]) -> JSON:

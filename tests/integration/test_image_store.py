@@ -25,6 +25,7 @@ from drivers.images.images import Images
 from drivers.images.installations import VALID_S, Installations
 from drivers.images.joins import SimulatedJoins
 from drivers.images.offload import in_place
+from drivers.images.pldm import made_package
 from drivers.images.seeds import read_seed
 from drivers.images.server import ImageServer
 from drivers.images.tokens import Tokens
@@ -35,9 +36,11 @@ from projections.resources.install_identity import install_identity
 from schemas.resources.dpf.names import DPU_NODE_NAME
 from tests.support.eventually import until
 from tests.support.image_planes import CONTENT, ImagePlane, image_plane, key
+from tests.support.image_server import ImageServer as SourceServer
 from tests.support.image_server import ServedFile, content_of
 
 DPU = "worker-d1"
+SOFTWARE = kinds.BLUEFIELD_SOFTWARE
 PASSWORD = "$1$salt$hash"
 JOIN_TOKEN = b"\x01\x02\x03\x04\x05\x06" + bytes(range(7, 33))
 
@@ -46,9 +49,17 @@ class Store:
     """A plane with one DPU that objects want, and its image store."""
 
     def __init__(
-        self, plane: ImagePlane, images: Images, server: ImageServer, installations: Installations, base: str
+        self,
+        plane: ImagePlane,
+        images: Images,
+        server: ImageServer,
+        installations: Installations,
+        base: str,
+        *,
+        source: SourceServer,
     ) -> None:
         self.plane = plane
+        self.source = source
         self.images = images
         self.server = server
         self.installations = installations
@@ -103,7 +114,7 @@ async def store(
         base.append(f"https://{host}:{port}")
         try:
             await plane.until_phase("image", "Ready")
-            found = Store(plane, images, serving, installations, base[0])
+            found = Store(plane, images, serving, installations, base[0], source=server)
             connector = aiohttp.TCPConnector(ssl=found.context)
             async with aiohttp.ClientSession(connector=connector) as client:
                 yield found, client
@@ -200,10 +211,8 @@ async def test_a_token_ends_with_its_installation(tmp_path: Path) -> None:
 async def test_a_dpu_that_boots_media_gets_its_configuration_on_a_second_one(tmp_path: Path) -> None:
     async with store(tmp_path) as (found, client):
         assert await found.installations.seed_url(DPU, await found.identity()) == "", "it is behind the BFB"
-        (image,) = [each.files for each in found.images.images.values()]
-        assert not isinstance(image, str)
-        await found.plane.apply("software", {"osIso": image[0].url}, kind=kinds.BLUEFIELD_SOFTWARE)
-        await found.plane.until_phase("software", "Ready", kind=kinds.BLUEFIELD_SOFTWARE)
+        await found.plane.apply("software", {"osIso": found.source.url("a.bfb")}, kind=SOFTWARE)
+        await found.plane.until_phase("software", "Ready", kind=SOFTWARE)
         spec = {"blueFieldSoftware": {"name": "software"}, "dpuFlavor": "flavor", "nodeEffect": {"noEffect": True}}
         await found.plane.apply("set", {"dpuTemplate": {"spec": spec}}, kind=kinds.DPU_SET)
         identity = await found.identity()
@@ -217,6 +226,22 @@ async def test_a_dpu_that_boots_media_gets_its_configuration_on_a_second_one(tmp
         assert yaml.safe_load(files["meta-data"]) == {"instance-id": identity, "local-hostname": DPU}
         assert (await get(client, url, Range="bytes=32768-"))[2] == seed[32768:], "as long as its token is valid"
         assert await found.installations.seed_url("another", "x/y") == ""
+
+
+async def test_firmware_of_a_bmc_comes_with_the_versions_of_its_package(tmp_path: Path) -> None:
+    package = made_package("26.10", [(1, "BF-26.10"), (2, "4.9.0")])
+    async with store(tmp_path) as (found, client):
+        assert await found.installations.firmware(DPU, await found.identity()) == {}
+        found.source.files["bmc.fwpkg"] = ServedFile(package)
+        url, address = found.source.url("a.bfb"), found.source.url("bmc.fwpkg")
+        await found.plane.apply("software", {"osIso": url, "pldmFwBundle": {"MT_1": address}}, kind=SOFTWARE)
+        await found.plane.until_phase("software", "Ready", kind=SOFTWARE)
+        spec = {"blueFieldSoftware": {"name": "software"}, "dpuFlavor": "flavor", "nodeEffect": {"noEffect": True}}
+        await found.plane.apply("set", {"dpuTemplate": {"spec": spec}}, kind=kinds.DPU_SET)
+        ((psid, firmware),) = (await found.installations.firmware(DPU, await found.identity())).items()
+        assert (psid, firmware.versions) == ("MT_1", {"BF-26.10", "4.9.0"})
+        assert (await get(client, firmware.url))[2] == package
+        assert await found.installations.firmware("another", "x/y") == {}
 
 
 async def test_what_is_missing_is_said_before_the_device_is_touched(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from deploy.clock import utc_now
+from drivers.images.pldm import made_package
 from drivers.simulators.redfish.bmc import RedfishBmc
 from drivers.simulators.redfish.identity import BLUEFIELD_4, Identity
 from drivers.simulators.redfish.server import BmcServer
@@ -84,13 +85,15 @@ async def test_a_bluefield_4_is_found_and_installed_from_virtual_media_with_its_
     data, name = tmp_path / "plane", f"dpu-node-{DEVICE}-{DEVICE}"
     async with asyncio.timeout(280), image_server() as images:
         images.files["os.iso"] = ServedFile(b"an installer" * 1_000)
+        images.files["bmc.fwpkg"] = ServedFile(made_package("26.10", [(1, "BF-26.10")]))
         identity = Identity(SERIAL, generation=BLUEFIELD_4)
         bmc = RedfishBmc(identity, now=utc_now, rng=Random(1), durations=FAST._replace(flash_s=8.0))
         async with serving("--data", str(data), "--image-hosts", "127.0.0.1") as process:
             trusts = ssl.create_default_context(cafile=str(data / "images" / "tls.pem"))
             server = BmcServer(bmc, trusts=trusts)
             async with server.listening():
-                image = manifest("BlueFieldSoftware", "image", {"osIso": images.url("os.iso")})
+                files = {"osIso": images.url("os.iso"), "pldmFwBundle": images.url("bmc.fwpkg")}
+                image = manifest("BlueFieldSoftware", "image", files)
                 wanted = objects(int(server.url.rpartition(":")[2]), image, {"blueFieldSoftware": {"name": "image"}})
                 (tmp_path / "all.yaml").write_text(yaml.safe_dump_all(wanted))
                 dpuplane = Plane(process.address("api"))
@@ -100,6 +103,7 @@ async def test_a_bluefield_4_is_found_and_installed_from_virtual_media_with_its_
                 await process.stop()
         assert bmc.card.os.startswith("sha256:")
         assert (bmc.card.media_boots, bmc.card.pending_privilege) == (1, "Restricted")
+        assert (bmc.card.firmware[bmc.identity.bmc_firmware], bmc.restarts) == ("BF-26.10", 1)
         assert not any(media.image for media in bmc.card.media.values())
         assert server.seed["user-data"].startswith(b"#cloud-config\n")
         assert json.loads(server.seed["meta-data"])["local-hostname"] == name

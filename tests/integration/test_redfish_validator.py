@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from drivers.simulators.redfish.bmc import RedfishBmc
+from drivers.simulators.redfish.card import OS
 from drivers.simulators.redfish.faults import Outcome
 from drivers.simulators.redfish.identity import BLUEFIELD_3, BLUEFIELD_4, Generation
-from drivers.simulators.redfish.update_resources import SIMPLE_UPDATE
+from drivers.simulators.redfish.update_resources import INVENTORY, SIMPLE_UPDATE
 from tests.support.bmc_client import IMAGE, PASSWORD, connected, new_bmc
 from tests.support.image_server import ServedFile, image_server
 from tests.support.redfish_schemas.schema_files import schema_folder
@@ -60,7 +61,8 @@ async def test_the_validator_finds_no_fail(generation: Generation, tmp_path: Pat
         bmc = client.bmc
         bmc.card.outcomes.planned += [Outcome("fail", 30), Outcome("stall", 60)]
         for state in ("Exception", "Running"):
-            status, task, _ = await client.send("POST", SIMPLE_UPDATE, {"ImageURI": images.url("image")})
+            body = {"ImageURI": images.url("image"), "Targets": [f"{INVENTORY}/{OS}"]}
+            status, task, _ = await client.send("POST", SIMPLE_UPDATE, body)
             assert status == 202
             async with asyncio.timeout(30.0):
                 while (found := await client.get(task["@odata.id"]))["PercentComplete"] < 30 or (

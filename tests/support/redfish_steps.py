@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from random import Random
 
@@ -14,6 +15,7 @@ from aiohttp import web
 
 from drivers.backends.bmc import Unreachable
 from drivers.images.bfb import made_bfb
+from drivers.images.deliveries import Firmware
 from drivers.provisioning.attempts import CallTiming
 from drivers.redfish.answers import error_of
 from drivers.redfish.certificates import BmcAuthority
@@ -23,8 +25,8 @@ from drivers.redfish.installer import RedfishInstaller, Wanted
 from drivers.redfish.object_wants import FACTORY_PASSWORD
 from drivers.redfish.sessions import Credentials
 from drivers.simulators.redfish.bmc import RedfishBmc
-from drivers.simulators.redfish.card import Durations
-from drivers.simulators.redfish.faults import refusal
+from drivers.simulators.redfish.card import OS, Durations, Image
+from drivers.simulators.redfish.faults import RequestFault, RequestFaults, refusal
 from drivers.simulators.redfish.identity import BLUEFIELD_3, Generation, Identity
 from drivers.simulators.redfish.messages import Request
 from drivers.simulators.redfish.server import image_of, served_bmc
@@ -38,6 +40,7 @@ SHORT = Durations(flash_s=6.0, boot_s=3.0, bmc_restart_s=5.0)
 PASSWORD = "a password of the plane"
 VERSIONS = {"BSP": "4.9.0", "DOCA": "2.9.3"}
 BFB = made_bfb([(1, b"image" * 1_000)], VERSIONS)
+FIRMWARE = "BF-26.10"
 SIMPLE_UPDATE = "UpdateService.SimpleUpdate"
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -51,6 +54,7 @@ class Steps(AttemptedSteps):
         self.wanted = Wanted()
         self.url = url
         self.seed_url = "http://images/seed.iso" if bmc.identity.generation.os_by_media else ""
+        self.firmware: Mapping[str, Firmware] = {}
         self.authority: BmcAuthority | None = None
         self.credentials = Credentials("", PASSWORD, FACTORY_PASSWORD)
         self.connect = connect
@@ -70,12 +74,28 @@ class Steps(AttemptedSteps):
             return self.seed_url
 
         context = Context(self.connect, credentials, self.authority, self.now_ms)
-        return RedfishInstaller(context, url_of, wanted_of, seed_of=seed_of)
+
+        async def firmware_of(dpu: str, image: str) -> Mapping[str, Firmware]:
+            return self.firmware
+
+        return RedfishInstaller(context, url_of, wanted_of, seed_of=seed_of, firmware_of=firmware_of)
 
     @property
     def updates(self) -> int:
         """The number of updates that the BMC was asked for."""
         return sum(method == "POST" and SIMPLE_UPDATE in path for method, path in self.bmc.requests)
+
+
+@dataclass
+class Nth(RequestFaults):
+    """The fault of one request only: the one with this number."""
+
+    number: int = 0
+    kind: RequestFault = "cut"
+
+    def of(self, request: Request) -> RequestFault | None:
+        self.number -= 1
+        return self.kind if self.number == 0 else None
 
 
 class DirectClient(RedfishClient):
@@ -97,7 +117,8 @@ class DirectClient(RedfishClient):
         answer = (refusal(fault) if fault is not None else None) or self._bmc.handle(asked)
         while self._bmc.card.fetches:
             fetch = self._bmc.card.fetches.pop(0)
-            self._bmc.card.fetched(fetch.number, image_of("0" * 64, {"bsp": "4.9.0", "doca": "2.9.3"}))
+            image = image_of("0" * 64, {"bsp": "4.9.0", "doca": "2.9.3"}) if fetch.target == OS else Image(FIRMWARE, {})
+            self._bmc.card.fetched(fetch.number, image)
         if fault == "mute":
             raise Unreachable("device: bmc did not respond")
         content = json.dumps(answer.body).encode() if answer.body is not None else b""

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from drivers.images.images import Images
-from projections.resources.image_files import SHA256, files_of
+from drivers.images.pldm import made_package
+from projections.resources.image_files import BMC_FIRMWARE, SHA256, files_of
 from projections.resources.kinds import BLUEFIELD_SOFTWARE
 from schemas.events import ResourcesObserved
 from tests.support.derivations import row
@@ -198,6 +199,30 @@ async def test_the_firmware_of_each_psid_is_downloaded(tmp_path: Path) -> None:
         assert found["size"] == 5
 
 
+async def test_a_bfb_may_name_firmware_of_bmcs(tmp_path: Path) -> None:
+    async with image_plane(tmp_path) as (made, server, session):
+        images = await made.process("r1", session)
+        package = made_package("26.10", [(1, "BF-26.10")])
+        server.files |= {"a.bfb": ServedFile(CONTENT), "bmc.fwpkg": ServedFile(package)}
+        annotations = {BMC_FIRMWARE: server.url("bmc.fwpkg")}
+        await made.apply("image", {"url": server.url("a.bfb")}, annotations=annotations)
+        found = await made.until_phase("image", "Ready")
+        assert (found["fileName"], found["versions"]["bsp"]) == ("dpf-image.bfb", "4.9")
+        ready = images.images[key("image")].ready
+        assert [*ready] == ["url", BMC_FIRMWARE]
+        assert ready[BMC_FIRMWARE].kept.versions == {"package": "26.10", "component-0-0x0001": "BF-26.10"}
+
+
+async def test_the_version_of_a_bundle_is_reported(tmp_path: Path) -> None:
+    async with image_plane(tmp_path) as (made, server, session):
+        await made.process("r1", session)
+        server.files |= {"os.iso": ServedFile(b"iso"), "fw.bin": ServedFile(made_package("26.10", [(1, "BF-26.10")]))}
+        spec = {"osIso": server.url("os.iso"), "pldmFwBundle": server.url("fw.bin")}
+        await made.apply("software", spec, kind=BLUEFIELD_SOFTWARE)
+        found = await made.until_phase("software", "Ready", kind=BLUEFIELD_SOFTWARE)
+        assert found["versions"] == {"fwBundleVersion": "26.10"}
+
+
 async def test_progress_is_reported_now_and_then(tmp_path: Path) -> None:
     async with image_plane(tmp_path) as (made, server, session):
         await made.process("r1", session)
@@ -211,6 +236,11 @@ async def test_progress_is_reported_now_and_then(tmp_path: Path) -> None:
     ("spec", "annotations", "fault"),
     [
         ({"url": "ftp://x/a.bfb"}, {}, "spec.url: 'ftp://x/a.bfb' must be a URL that begins with http:// or https://"),
+        (
+            {"url": "http://x/a"},
+            {BMC_FIRMWARE: "ftp://x"},
+            f"metadata.annotations.{BMC_FIRMWARE}: 'ftp://x' must be a URL that begins with http:// or https://",
+        ),
         ({"url": "http://x/a"}, {SHA256: "7"}, f"metadata.annotations[{SHA256}]: '7' must be 64 hexadecimal digits"),
         (
             {"url": f"http://x/a#sha256={'1' * 64}"},

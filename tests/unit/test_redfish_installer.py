@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +15,7 @@ from drivers.redfish.client import Answer
 from drivers.redfish.installer import Wanted
 from drivers.redfish.settings import Wants
 from drivers.simulators.redfish.accounts import FACTORY_PASSWORD, Account
-from drivers.simulators.redfish.faults import Outcome, RequestFault, RequestFaults
+from drivers.simulators.redfish.faults import Outcome, RequestFault
 from drivers.simulators.redfish.messages import Request
 from projections.zones.dpus.phases import (
     CONFIG_FIRMWARE,
@@ -27,25 +26,13 @@ from projections.zones.dpus.phases import (
     PREPARE_IMAGE,
     REBOOTING,
 )
-from tests.support.redfish_steps import PASSWORD, SERIAL, SIMPLE_UPDATE, DirectClient, Steps, direct_steps
+from tests.support.redfish_steps import PASSWORD, SERIAL, SIMPLE_UPDATE, DirectClient, Nth, Steps, direct_steps
 from tests.support.virtual_loop import run_virtual
 
 pytestmark = pytest.mark.virtual_clock
 
 OS = "DOCA_2.9.3_BSP_4.9.0"
 VERSIONS = {"DPU_BSP": "4.9.0"}
-
-
-@dataclass
-class Nth(RequestFaults):
-    """The fault of one request only: the one with this number."""
-
-    number: int = 0
-    kind: RequestFault = "cut"
-
-    def of(self, request: Request) -> RequestFault | None:
-        self.number -= 1
-        return self.kind if self.number == 0 else None
 
 
 async def prepared(seed: int = 1) -> Steps:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 
 import pytest
 
@@ -30,9 +29,8 @@ from drivers.redfish.virtual_media import (
     next_media_move,
 )
 from drivers.simulators.redfish.accounts import FACTORY_PASSWORD
-from drivers.simulators.redfish.faults import Outcome, RequestFault, RequestFaults
+from drivers.simulators.redfish.faults import Outcome, RequestFault
 from drivers.simulators.redfish.identity import BLUEFIELD_4
-from drivers.simulators.redfish.messages import Request
 from projections.zones.dpus.phases import (
     CONFIG_FIRMWARE,
     DPU_CONFIG,
@@ -40,24 +38,12 @@ from projections.zones.dpus.phases import (
     OS_INSTALLING,
     PREPARE_IMAGE,
 )
-from tests.support.redfish_steps import PASSWORD, SERIAL, Steps, direct_steps
+from tests.support.redfish_steps import PASSWORD, SERIAL, Nth, Steps, direct_steps
 
 OS = "DOCA_2.9.3_BSP_4.9.0"
 VERSIONS = {"DPU_OS": OS}
 URL = "http://images/os.iso"
 INSERT = "VirtualMedia.InsertMedia"
-
-
-@dataclass
-class Nth(RequestFaults):
-    """The fault of one request only: the one with this number."""
-
-    number: int = 0
-    kind: RequestFault = "cut"
-
-    def of(self, request: Request) -> RequestFault | None:
-        self.number -= 1
-        return self.kind if self.number == 0 else None
 
 
 async def prepared(seed: int = 1) -> Steps:

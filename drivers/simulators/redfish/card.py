@@ -42,6 +42,7 @@ class Fetch(NamedTuple):
 
     number: int
     url: str
+    target: str
     seed_url: str = ""
 
 
@@ -138,7 +139,7 @@ class Card:
         self._fetched += 1
         self.work = Work(task, target, self._fetched, outcome)
         if url:
-            self.fetches.append(Fetch(self._fetched, url, seed_url))
+            self.fetches.append(Fetch(self._fetched, url, target, seed_url))
         if not self.bmc_rshim and target == OS:
             self._fail("the rshim of the BMC is not enabled")
 

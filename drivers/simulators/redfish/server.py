@@ -16,9 +16,10 @@ import aiohttp
 from aiohttp import web
 
 from drivers.images.bfb import BadImage, BfbReader
+from drivers.images.pldm import PACKAGE, PackageReader
 from drivers.images.seeds import read_seed
 from drivers.simulators.redfish.bmc import RedfishBmc
-from drivers.simulators.redfish.card import BSP, Fetch, Image
+from drivers.simulators.redfish.card import BSP, OS, Fetch, Image
 from drivers.simulators.redfish.faults import refusal
 from drivers.simulators.redfish.messages import Answer, Request
 
@@ -111,7 +112,7 @@ class BmcServer:
     async def _fetch(self, fetch: Fetch) -> None:
         """Fetch an image as the BMC does, and tell the card the end."""
         try:
-            image = await self._image(fetch.url)
+            image = await (self._image(fetch.url) if fetch.target == OS else self._firmware(fetch.url))
             if fetch.seed_url:
                 self.seed = read_seed(await self._content(fetch.seed_url))
         except BadImage as error:
@@ -137,6 +138,15 @@ class BmcServer:
         if is_stream:
             reader.finish()
         return image_of(digest.hexdigest(), reader.versions())
+
+    async def _firmware(self, url: str) -> Image:
+        """Receive a package of firmware; its first component is that of the BMC. Raises BadImage."""
+        reader = PackageReader()
+        reader.feed(await self._content(url))
+        versions = [text for name, text in sorted(reader.versions().items()) if name != PACKAGE]
+        if not versions:
+            raise BadImage("is not a package of firmware")
+        return Image(versions[0], {})
 
     async def _content(self, url: str) -> bytes:
         async with self._opened(url) as response:

@@ -382,7 +382,10 @@ def _chassis_reset(call: Call) -> Answer:
     if kind == "ArmShutdown":
         call.bmc.card.reset("GracefulShutdown")
     elif kind.endswith("FullReset"):
+        is_updated = call.bmc.identity.bmc_firmware in call.bmc.card.activated
         call.bmc.card.power_cycle_host()
+        if is_updated:
+            call.bmc.restart()
     else:
         call.bmc.card.reset("ForceRestart")
     return Answer(200, SUCCESS)

@@ -81,9 +81,9 @@ def _texts(value: Any) -> str:
 def _simple_update(call: Call) -> Answer:
     optional = {"TransferProtocol": one_of("HTTP", "HTTPS"), "Targets": _texts, "Username": text, "Password": text}
     body = parameters(call.request.json(), {"ImageURI": text}, optional)
-    targets = body.get("Targets") or [f"{INVENTORY}/{OS}"]
+    card, targets = call.bmc.card, body.get("Targets") or [f"{INVENTORY}/{OS}"]
+    is_bundle = bool(call.bmc.identity.bundle) and not body.get("Targets")
     names = [target.rpartition("/")[2] for target in targets]
-    card = call.bmc.card
     if len(names) != 1 or names[0] not in card.firmware or targets[0] != f"{INVENTORY}/{names[0]}":
         raise Refused(400, "ActionParameterValueNotInList", "Targets must name one member of FirmwareInventory.")
     url = body["ImageURI"]
@@ -93,7 +93,7 @@ def _simple_update(call: Call) -> Answer:
         url = f"{body['TransferProtocol'].lower()}://{url}"
     if url.partition("://")[0] not in ("http", "https"):
         raise Refused(400, "ActionParameterValueFormatError", "ImageURI must be a URL of http or https.")
-    return _begin(call, names[0], url)
+    return _begin(call, BUNDLE if is_bundle else names[0], url)
 
 
 def _push(call: Call) -> Answer:
@@ -118,6 +118,8 @@ def _activate(call: Call) -> Answer:
         raise missing(call.path)
     targets = parameters(call.request.json(), {"Targets": _references})["Targets"]
     names = {target["@odata.id"].rpartition("/")[2] for target in targets}
+    if names == {BUNDLE}:
+        names = set(card.pending_firmware)
     if not names or not names <= set(card.pending_firmware):
         raise Refused(400, "ActionParameterValueNotInList", "Targets must name firmware that is pending.")
     card.activated |= names

@@ -1,0 +1,151 @@
+"""The next move of an update of a BMC's own firmware, as it follows from the log and from what the BMC reports.
+
+The version in the firmware inventory decides: firmware that the BMC has is never sent. An update has two parts, and the
+log is told before each of them: the transfer, which is a task, and the restart that makes the new firmware active. A
+BMC forgets its tasks in that restart, so from then on only the version proves the update.
+
+    asked -> started -> the task has ended -> restart asked -> the BMC answers again -> its version is of the package
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Set
+from typing import Literal, NamedTuple, TypeAlias
+
+from drivers.redfish.update import SETTLE_S, Asked, Logged, SeenTask, Started, logged_of, mark_of
+
+_PREFIX = "firmware: "
+_RESTART = re.compile(r"restart of the BMC asked by attempt (\d+)")
+
+
+class RestartAsked(NamedTuple):
+    """A restart of the BMC may have been sent by this attempt."""
+
+    attempt: int
+
+    def text(self) -> str:
+        return f"restart of the BMC asked by attempt {self.attempt}"
+
+
+FirmwareLogged: TypeAlias = Logged | RestartAsked
+
+
+class SeenFirmware(NamedTuple):
+    """What the BMC reports: its tasks, the version of its firmware, and that of firmware which waits for a restart.
+    `quiet_s` is the time for which this attempt has seen no change of them."""
+
+    tasks: tuple[SeenTask, ...]
+    version: str
+    pending: str
+    quiet_s: float
+
+
+class FirmwareOrder(NamedTuple):
+    """What the BMC must have: a version of these. `target` identifies the package, `attempt` is the running one, and
+    `disowned` the last one whose update has failed."""
+
+    versions: Set[str]
+    target: str
+    attempt: int
+    disowned: int
+
+
+class SubmitFirmware(NamedTuple):
+    """Send the update, after the log was told of these tasks."""
+
+    known: tuple[str, ...]
+
+
+class Activate(NamedTuple):
+    """Restart the BMC with the new firmware, after the log was told of it."""
+
+
+class FirmwareWait(NamedTuple):
+    """Look again. `started` is the task to follow, if it is known."""
+
+    percent: int = 0
+    started: Started | None = None
+
+
+class Current(NamedTuple):
+    """The BMC has the firmware."""
+
+
+class FirmwareFailed(NamedTuple):
+    """The update failed, or cannot begin. The kind is that of the failure of a step."""
+
+    kind: Literal["transient", "device"]
+    message: str
+
+
+FirmwareMove: TypeAlias = SubmitFirmware | Activate | FirmwareWait | Current | FirmwareFailed
+
+
+def next_firmware_move(order: FirmwareOrder, logged: FirmwareLogged, seen: SeenFirmware) -> FirmwareMove:
+    """The next move. It never raises."""
+    if seen.version in order.versions:
+        return Current()
+    if logged is not None and logged.attempt <= order.disowned:
+        logged = None
+    is_pending = seen.pending in order.versions
+    if isinstance(logged, RestartAsked):
+        if is_pending and logged.attempt != order.attempt and seen.quiet_s >= SETTLE_S:
+            return Activate()  # the request did not arrive: it belonged to a session that has ended
+        if seen.quiet_s < SETTLE_S:
+            return FirmwareWait(100)
+        wanted = ", ".join(sorted(order.versions))
+        return FirmwareFailed("device", f"firmware: after its restart the BMC has {seen.version}, not one of {wanted}")
+    if is_pending:
+        return Activate()
+    if logged is None:
+        return _first(seen)
+    task = _task_of(order, logged, seen)
+    if task is None:
+        return _without_task(logged, seen)
+    if task.state == "running":
+        return FirmwareWait(task.percent, Started(task.id, logged.attempt))
+    if task.state == "failed":
+        reason = task.message or "the BMC gave no reason"
+        return FirmwareFailed("device", f"firmware: task {task.id} failed: {reason}")
+    return Activate()
+
+
+def _first(seen: SeenFirmware) -> FirmwareMove:
+    """Nothing was sent yet, so a running update is somebody else's."""
+    for task in seen.tasks:
+        if task.is_update and task.state == "running":
+            message = f"device: another update is in progress (task {task.id}, {task.percent} %)"
+            return FirmwareFailed("transient", message)
+    return SubmitFirmware(tuple(mark_of(task.id) for task in seen.tasks))
+
+
+def _task_of(order: FirmwareOrder, logged: Asked | Started, seen: SeenFirmware) -> SeenTask | None:
+    if isinstance(logged, Started):
+        return next((task for task in seen.tasks if task.id == logged.task), None)
+    fresh = [task for task in seen.tasks if task.is_update and mark_of(task.id) not in logged.known]
+    return next((task for task in reversed(fresh) if task.target in ("", order.target)), None)
+
+
+def _without_task(logged: Asked | Started, seen: SeenFirmware) -> FirmwareMove:
+    """The BMC has no task of the update: the request did not arrive, or the BMC has restarted and forgotten it."""
+    if isinstance(logged, Asked):
+        return _first(seen)
+    if seen.quiet_s < SETTLE_S:
+        return FirmwareWait()
+    return FirmwareFailed("device", f"firmware: the BMC no longer knows task {logged.task}, and has {seen.version}")
+
+
+def firmware_text(logged: Asked | Started | RestartAsked) -> str:
+    """What the log is told."""
+    return f"{_PREFIX}{logged.text()}"
+
+
+def logged_firmware(text: str) -> FirmwareLogged:
+    """What the log says of an update of firmware, in the form of `firmware_text`."""
+    if not text.startswith(_PREFIX):
+        return None
+    rest = text.removeprefix(_PREFIX)
+    if found := _RESTART.fullmatch(rest):
+        return RestartAsked(int(found[1]))
+    return logged_of(rest)

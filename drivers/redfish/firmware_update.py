@@ -1,0 +1,163 @@
+"""An update of a BMC's own firmware, as an attempt carries it out, over the restart of the BMC in its middle."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+
+from drivers.backends.bmc import NeedsOperator, TaskFailed, Unreachable
+from drivers.images.deliveries import Firmware
+from drivers.provisioning.attempts import Attempt
+from drivers.redfish.answers import Unauthorized
+from drivers.redfish.connection import Connection, Context, card_chassis, connected
+from drivers.redfish.firmware import (
+    Activate,
+    Current,
+    FirmwareFailed,
+    FirmwareLogged,
+    FirmwareOrder,
+    FirmwareWait,
+    RestartAsked,
+    SeenFirmware,
+    SubmitFirmware,
+    firmware_text,
+    logged_firmware,
+    next_firmware_move,
+)
+from drivers.redfish.resources import ROOT, Chassis, Request, Software
+from drivers.redfish.submissions import FAILED_READS_MAX, read_tasks, task_of
+from drivers.redfish.update import Asked, Started, target_of
+from projections.field_checks import quoted
+from projections.resources.specs import JSON
+
+BMC_RESTART_S = 900.0
+"""Longest time for which a BMC may take to answer again after it was restarted with new firmware."""
+_INVENTORY = f"{ROOT}/UpdateService/FirmwareInventory"
+_PENDING = f"{_INVENTORY}/Pending_Bundle"
+
+
+class FirmwareUpdate:
+    """The update of one attempt. `packages` are those that objects name, by the PSID of the card that each fits. One
+    with an empty PSID fits every card."""
+
+    def __init__(self, attempt: Attempt, context: Context, packages: Mapping[str, Firmware]) -> None:
+        self._attempt = attempt
+        self._context = context
+        self._packages = packages
+        self._logged: FirmwareLogged = logged_firmware(attempt.dpu.task)
+        self._reported: object = None
+        self._shape: object = None
+        self._since_s = 0.0
+
+    async def run(self) -> None:
+        """Update the firmware, unless the BMC has it. Raises the errors of a device."""
+        loop, ends_s = asyncio.get_running_loop(), 0.0
+        while True:
+            try:
+                async with connected(self._attempt, self._context) as bmc:
+                    if not await self._until_restarted(bmc, is_back=ends_s > 0.0):
+                        return
+                ends_s = loop.time() + BMC_RESTART_S
+            except (Unreachable, Unauthorized):
+                if loop.time() >= ends_s:
+                    raise
+            await asyncio.sleep(self._attempt.timing.poll_max_s)
+
+    async def _until_restarted(self, bmc: Connection, *, is_back: bool) -> bool:
+        """Make moves until the BMC was asked to restart; False once it has the firmware. A BMC that restarts ends the
+        session, so that a caller which waits for it connects anew."""
+        package = await self._package(bmc)
+        dpu = self._attempt.dpu
+        order = FirmwareOrder(package.versions, target_of(package.url), dpu.attempt, dpu.disowned)
+        wait_s, failed_reads = self._attempt.timing.poll_s, 0
+        while True:
+            try:
+                seen = await self._look(bmc)
+                failed_reads = 0
+            except Unreachable:
+                failed_reads += 1
+                if is_back or failed_reads > FAILED_READS_MAX:
+                    raise
+                await asyncio.sleep(self._attempt.timing.poll_max_s)
+                continue
+            match next_firmware_move(order, self._logged, seen):
+                case Current():
+                    return False
+                case FirmwareFailed(kind, message):
+                    raise (Unreachable if kind == "transient" else TaskFailed)(message)
+                case SubmitFirmware(known):
+                    await self._submit(bmc, package, known)
+                    wait_s = self._attempt.timing.poll_s
+                case Activate():
+                    await self._activate(bmc)
+                    return True
+                case FirmwareWait(percent, started):
+                    if started is not None:
+                        await self._tell(started, percent)
+                    await asyncio.sleep(wait_s)
+                    wait_s = min(wait_s * 1.5, self._attempt.timing.poll_max_s)
+
+    async def _package(self, bmc: Connection) -> Firmware:
+        """The package for this card."""
+        call, client = self._attempt.call, bmc.client
+        path = await call(partial(card_chassis, client, bmc.root), alters=False)
+        chassis = await call(partial(client.find, path, Chassis), alters=False) if path else None
+        psid = (chassis and chassis.asset_tag) or ""
+        packages = {name.lower(): package for name, package in self._packages.items()}
+        package = packages.get(psid.lower()) or packages.get("")
+        if package is None:
+            raise NeedsOperator(f"pldmFwBundle: it has no firmware for a card with the PSID {quoted(psid)}")
+        if not package.versions:
+            raise NeedsOperator(f"firmware: {package.name} is not a package of PLDM whose versions can be read")
+        return package
+
+    async def _look(self, bmc: Connection) -> SeenFirmware:
+        logged = self._logged
+        own = logged.task if isinstance(logged, Started) and logged.attempt > self._attempt.dpu.disowned else ""
+        tasks = await read_tasks(bmc, own)
+        version = await self._version(bmc, f"{_INVENTORY}/{bmc.firmware_entry}")
+        if not version:
+            raise NeedsOperator(f"firmware: {bmc.client.host} reports no version of its own in {bmc.firmware_entry}")
+        pending = await self._version(bmc, _PENDING)
+        shape = tuple((task.id, task.state) for task in tasks), version, pending
+        now_s = asyncio.get_running_loop().time()
+        if shape != self._shape:
+            self._shape, self._since_s = shape, now_s
+        return SeenFirmware(tasks, version, pending, now_s - self._since_s)
+
+    async def _version(self, bmc: Connection, path: str) -> str:
+        found = await self._attempt.call(partial(bmc.client.find, path, Software), alters=False)
+        return (found and found.version) or ""
+
+    async def _submit(self, bmc: Connection, package: Firmware, known: tuple[str, ...]) -> None:
+        """Send the update once. The log is told first, so that a successor knows that it may have been sent."""
+        asked = Asked(self._attempt.dpu.attempt, known)
+        await self._tell(asked, 0)
+        body: JSON = {"TransferProtocol": package.url.partition("://")[0].upper(), "ImageURI": package.url}
+        if not bmc.root.is_bluefield_4:  # a bundle names its targets itself
+            body["Targets"] = [f"{_INVENTORY}/{bmc.firmware_entry}"]
+        request = Request("POST", f"{ROOT}/UpdateService/Actions/UpdateService.SimpleUpdate", body)
+        answer = await self._attempt.call(partial(bmc.client.send, request))
+        if name := task_of(bmc, answer):
+            await self._tell(Started(name, asked.attempt), 0)
+
+    async def _activate(self, bmc: Connection) -> None:
+        """Restart the BMC with the new firmware, and with a BlueField-4 the whole card."""
+        await self._tell(RestartAsked(self._attempt.dpu.attempt), 100)
+        self._shape = None
+        if bmc.root.is_bluefield_4:
+            body: JSON = {"Targets": [{"@odata.id": _PENDING}]}
+            activate = Request("POST", f"{ROOT}/UpdateService/Actions/UpdateService.Activate", body)
+            await self._attempt.call(partial(bmc.client.send, activate))
+            await bmc.reset_card("FullReset")
+            return
+        restart = Request("POST", f"{bmc.manager}/Actions/Manager.Reset", {"ResetType": "GracefulRestart"})
+        await self._attempt.call(partial(bmc.client.send, restart))
+
+    async def _tell(self, logged: Asked | Started | RestartAsked, percent: int) -> None:
+        """Append what was done, and each quarter of the progress of a task."""
+        self._logged = logged
+        if (shown := (logged, percent // 25)) != self._reported:
+            self._reported = shown
+            await self._attempt.report_progress(firmware_text(logged), percent)
