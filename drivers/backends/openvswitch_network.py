@@ -23,7 +23,14 @@ import msgspec
 
 from drivers.backends.bridge_ports import PortPlan, plan_ports
 from drivers.backends.device import DeviceFailed, Programmed
-from drivers.openflow.chain_flows import NETWORK_COOKIE, ChainDifference, ChainLayout, chain_flows, compare_chains
+from drivers.openflow.chain_flows import (
+    NETWORK_COOKIE,
+    ChainDifference,
+    ChainLayout,
+    Endpoint,
+    chain_flows,
+    compare_chains,
+)
 from drivers.openflow.messages import Flow
 from drivers.openflow.rule_flows import COOKIE_MASK
 from drivers.openflow.session import SwitchLost, SwitchRefused, SwitchSession
@@ -268,7 +275,7 @@ class OpenVSwitchNetwork:
             (each.chain, [plan.endpoints[port.interface] for port in each.ports if port.interface in plan.endpoints])
             for each in held.document.switches
         )
-        return chain_flows(switches, self._bridge.layout)
+        return chain_flows(switches, self._bridge.layout, _ptp_pairs(held.document, plan))
 
     def _tell(self, waiting: dict[str, str]) -> None:
         if waiting != self.waiting:
@@ -278,6 +285,18 @@ class OpenVSwitchNetwork:
             else:
                 logger.info("all interfaces of the network document have their ports", extra=about)
             self.waiting = waiting
+
+
+def _ptp_pairs(document: Document, plan: PortPlan) -> Iterator[tuple[str, Endpoint, Endpoint]]:
+    """The service and the physical interface of each switch that exchange PTP messages, with the chain, as far as they
+    have their ports. A switch with several of either has none."""
+    by_name = {each.name: each for each in document.interfaces}
+    for switch in document.switches:
+        own = [by_name[port.interface] for port in switch.ports if port.interface in by_name]
+        services = [each.name for each in own if each.ptp]
+        uplinks = [each.name for each in own if each.type == "physical"]
+        if len(services) == len(uplinks) == 1 and plan.endpoints.keys() >= {services[0], uplinks[0]}:
+            yield switch.chain, plan.endpoints[services[0]], plan.endpoints[uplinks[0]]
 
 
 def _digest(held: _Held, plan: PortPlan, found: list[Flow], differing: ChainDifference) -> bytes:

@@ -5,6 +5,9 @@ packets back to its source, and the table of switching outputs it. There, flows 
 those of multicast 2, and those that output to all other ports 0. All of them are higher by 3 for an interface of a
 VLAN, as it shares its port with others.
 
+PTP messages to the MAC address that no bridge forwards go between a service that synchronizes clocks and the physical
+interface of its switch only: by flows of the priority 50 in the table of learning, as in DPF.
+
 The two hooks of table 0 for rules have a higher priority than those of chains. So IP packets meet the rules first, and
 the allowed ones go to the table of learning; other packets go there at once.
 
@@ -27,6 +30,9 @@ IDLE_S = 10
 """A learned flow ends after this time without a packet, as in DPF."""
 _IN_PORT, _ETH_DST, _VLAN_VID = 0, 3, 6
 _MULTICAST = b"\x01\x00\x00\x00\x00\x00"
+_PTP = bytes.fromhex("0180c200000e")
+"""The address of PTP messages that end at the next hop (IEEE 1588, annex E)."""
+_PTP_PRIORITY = 50
 _TAGGED = 0x1000
 _OF_VLAN = 3
 
@@ -59,9 +65,13 @@ class _Connected(NamedTuple):
         return not self.at.vlan and any(other.vlan for other in self.others)
 
 
-def chain_flows(switches: Iterable[tuple[str, Sequence[Endpoint]]], layout: ChainLayout) -> list[Flow]:
+def chain_flows(
+    switches: Iterable[tuple[str, Sequence[Endpoint]]],
+    layout: ChainLayout,
+    ptp: Iterable[tuple[str, Endpoint, Endpoint]] = (),
+) -> list[Flow]:
     """The flows of switches, each with the name of its chain and its endpoints. An endpoint in several switches is
-    connected with those of all."""
+    connected with those of all. `ptp` are the pairs of endpoints that exchange PTP messages, with their chains."""
     connected = _connected(switches)
     untagged = frozenset(each.at for each in connected if each.is_untagged)
     found: list[Flow] = []
@@ -69,6 +79,22 @@ def chain_flows(switches: Iterable[tuple[str, Sequence[Endpoint]]], layout: Chai
         found += _hook(each, layout)
         found.append(_learning(each, untagged, layout))
         found += _switching(each, layout)
+    return found + _ptp_flows(ptp, layout)
+
+
+def _ptp_flows(pairs: Iterable[tuple[str, Endpoint, Endpoint]], layout: ChainLayout) -> list[Flow]:
+    """The flows that send PTP messages of each endpoint to those that it exchanges them with."""
+    near: dict[Endpoint, set[Endpoint]] = {}
+    chains: dict[Endpoint, set[str]] = {}
+    for chain, *pair in pairs:
+        for at, other in (pair, pair[::-1]):
+            near.setdefault(at, set()).add(other)
+            chains.setdefault(at, set()).add(chain)
+    found = []
+    for at, others in sorted(near.items()):
+        actions = b"".join(of.output(other.port) for other in sorted(others))
+        match = _match(at, of.field(_ETH_DST, _PTP))
+        found.append(Flow(layout.table, _PTP_PRIORITY, chain_cookie(chains[at]), match, of.apply_actions(actions)))
     return found
 
 

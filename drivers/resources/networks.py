@@ -39,6 +39,7 @@ _NETWORKS = frozenset(
     (
         kinds.DPU_CLUSTER,
         kinds.DPU_DEPLOYMENT,
+        kinds.DPU_SERVICE,
         kinds.DPU_SERVICE_CHAIN,
         kinds.DPU_SERVICE_INTERFACE,
         kinds.DPU_SERVICE_IPAM,

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from deploy.host.openvswitch import Switch
 from drivers.agents.agent import Agent, AgentIdentity
@@ -104,6 +105,29 @@ async def test_a_chain_has_dpfs_tables_and_priorities(switch: Switch, bridge: st
             f"table=31, priority=0,in_port={port} actions=output:{other}",
         ]
     assert flows(switch, bridge) == sorted(expected)
+
+
+async def test_ptp_messages_go_between_a_service_and_the_physical_interface_of_its_switch(
+    switch: Switch, bridge: str
+) -> None:
+    uplink, other = physical("p0"), physical("p1")
+    clock = replace(service("dpf/clock", "clock", "eth1"), ptp=True)
+    document = Document(
+        interfaces=(uplink, other, clock), switches=(chain("ptp", uplink, clock), chain("data", other, clock))
+    )
+    async with bridge_network(switch, bridge) as device:
+        await programmed(device, document)
+        assert not [flow for flow in flows(switch, bridge) if "priority=50," in flow], "the service has no port yet"
+        add_port(switch, bridge, "veth", dpf_id="dpf/clock-x/eth1")
+        await whole(device, document)
+        near, far, own = (number(switch, port) for port in ("p0", "p1", "veth"))
+        found = [flow for flow in flows(switch, bridge) if "priority=50," in flow]
+        outputs = {near: own, far: own, own: f"{near},output:{far}"}
+        address = "dl_dst=01:80:c2:00:00:0e"
+        assert found == sorted(
+            f"table=30, priority=50,in_port={at},{address} actions=output:{to}" for at, to in outputs.items()
+        )
+        assert switch.outputs(bridge, f"in_port={near},{address},dl_type=0x88f7") == {"veth"}
 
 
 async def test_an_interface_of_a_vlan_shares_the_port_of_its_parent(switch: Switch, bridge: str) -> None:

@@ -16,7 +16,7 @@ from projections.resources.network_documents.document import MAX_DOCUMENT_BYTES,
 from projections.resources.network_documents.stated import stated_networks
 from projections.resources.rollouts.rows import Allocation
 from projections.resources.state import Resource
-from schemas.resources.dpf.names import HOST
+from schemas.resources.dpf.names import CUSTOM_FLOWS, FIREFLY, HOST
 from tests.support.derivations import SOURCE, Derived, device, dpu_set, full, key, row
 
 CLUSTER = key(kinds.DPU_CLUSTER, "c")
@@ -95,6 +95,36 @@ def test_a_document_has_interfaces_by_type_and_the_switches_of_chains() -> None:
     assert document["bridge"] == "br-sfc"
     assert found.digest == digest_of(found.text) and not found.faults
     assert {*found.parts} == {*rows, *UPLINK_TO_SERVICE}
+
+
+def ptp_service(labels: Mapping[str, str], service_id: str = "web") -> dict[str, Resource]:
+    spec = {"serviceID": service_id, "helmChart": {}, "serviceDaemonSet": {"labels": labels}}
+    return {key(kinds.DPU_SERVICE, "firefly"): row(spec)}
+
+
+def test_a_service_with_the_label_of_firefly_exchanges_ptp_messages() -> None:
+    rows = interfaces(p0=physical("p0"), web=service("web")) | UPLINK_TO_SERVICE
+    for found, is_ptp in (
+        (ptp_service({CUSTOM_FLOWS: FIREFLY}), True),
+        (ptp_service({CUSTOM_FLOWS: "other"}), False),
+        (ptp_service({CUSTOM_FLOWS: FIREFLY}, "another"), False),
+    ):
+        document = derived(rows | found).of_node(CLUSTER, {})
+        ptp = {each["name"]: each.get("ptp", False) for each in json.loads(document.text)["interfaces"]}
+        assert ptp == {"dpf/p0": False, "dpf/web": is_ptp}
+        assert not document.faults
+
+
+def test_ptp_needs_one_physical_interface_in_its_switch() -> None:
+    rows = interfaces(p0=physical("p0"), p1=physical("p1"), web=service("web")) | ptp_service({CUSTOM_FLOWS: FIREFLY})
+    three = chains(web=chain(switch({"uplink": "p0"}, {"uplink": "p1"}, {"service": "web"})))
+    found = derived(rows | three).of_node(CLUSTER, {})
+    (fault,) = found.faults[key(kinds.DPU_SERVICE_CHAIN, "web")]
+    assert fault == (
+        "PTP of dpf/web needs one physical interface, and there are 1 of such services and 2 physical interfaces of "
+        "switch 0"
+    )
+    assert len(json.loads(found.text)["switches"][0]["ports"]) == 3
 
 
 def test_a_port_without_an_interface_does_not_hold_up_the_others() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -14,6 +15,7 @@ from projections.resources.network_documents.needs import Standing
 from projections.resources.network_documents.progress import lacks_by_part
 from projections.zones.rows import DpuNetwork
 from schemas.events import NetworksReported, NetworksWanted, ResourcesObserved
+from schemas.resources.dpf.names import CUSTOM_FLOWS, FIREFLY
 from tests.support.memory_plane import Plane, plane
 from tests.unit.test_handover import Fleet, key, started
 
@@ -104,6 +106,20 @@ async def test_a_chain_is_ready_once_every_dpu_has_applied_its_document() -> Non
         await on.until(lambda: "refused the network document: the device failed" in observed(fleet)["message"])
         await report(on, "h2")
         await on.until(lambda: observed(fleet)["ready"] is True)
+
+
+async def test_a_change_of_a_service_alone_changes_the_documents_of_its_interfaces() -> None:
+    async with plane() as on:
+        fleet = await fleet_of(on, "h1")
+        end = {"serviceID": "clock", "network": "mybrsfc", "interfaceName": "eth1"}
+        template = {"spec": {"template": {"spec": {"interfaceType": "service", "service": end}}}}
+        await fleet.apply(kinds.DPU_SERVICE_INTERFACE, {"eth1": {"template": template}})
+        await on.until(lambda: interfaces(on, "h1") == ["dpf/eth1", "dpf/p0", "dpf/p1"])
+        assert not any(each.get("ptp") for each in document(on, "h1")["interfaces"])
+        await asyncio.sleep(30.0)  # until nothing else about the interfaces changes
+        spec = {"serviceID": "clock", "helmChart": {}, "serviceDaemonSet": {"labels": {CUSTOM_FLOWS: FIREFLY}}}
+        await fleet.apply(kinds.DPU_SERVICE, {"clock": spec})
+        await on.until(lambda: [each.get("ptp") for each in document(on, "h1")["interfaces"]] == [True, None, None])
 
 
 async def test_a_chain_that_cannot_be_read_says_so_until_it_is_mended() -> None:

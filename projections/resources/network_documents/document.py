@@ -23,13 +23,15 @@ MAX_DOCUMENT_BYTES = 128 * 1024
 
 class Interface(msgspec.Struct, frozen=True, omit_defaults=True):
     """An interface on the bridge. `port` is the name of its port, empty if the agent finds the port by `settings`,
-    which are those of the interface's type in the DPUServiceInterface. `mtu` is the largest one of its switches."""
+    which are those of the interface's type in the DPUServiceInterface. `mtu` is the largest one of its switches. `ptp`
+    says that a service exchanges PTP messages with the physical interface of its switch."""
 
     name: str
     type: str
     port: str = ""
     mtu: int = DEFAULT_MTU
     settings: dict[str, Any] = {}
+    ptp: bool = False
 
 
 class Addresses(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):

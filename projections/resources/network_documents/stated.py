@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
@@ -11,7 +12,7 @@ import msgspec
 from projections.label_selectors import LabelSelector
 from projections.resources.clusters import selected_clusters
 from projections.resources.derivation import Derivation
-from projections.resources.kinds import DPU_SERVICE_CHAIN, DPU_SERVICE_INTERFACE, DPU_SERVICE_IPAM
+from projections.resources.kinds import DPU_SERVICE, DPU_SERVICE_CHAIN, DPU_SERVICE_INTERFACE, DPU_SERVICE_IPAM
 from projections.resources.network_documents.document import BRIDGE, Interface
 from projections.resources.selectors import compiled
 from projections.resources.service_specs import (
@@ -21,10 +22,12 @@ from projections.resources.service_specs import (
     InterfaceSetSpec,
     InterfaceSpec,
     IPAMSpec,
+    ServiceSpec,
     SetSpec,
 )
 from projections.resources.specs import JSON, Labels, Read, read
 from projections.resources.state import Resource, ResourcesState, object_id
+from schemas.resources.dpf.names import CUSTOM_FLOWS, FIREFLY
 from schemas.resources.dpf.networks import IPAM_CHILD_NAME
 
 _OVN_BRIDGE = "br-ovn"
@@ -73,7 +76,10 @@ Stated = TypeVar("Stated", StatedInterface, StatedChain, StatedPool)
 def stated_networks(state: ResourcesState, derivation: Derivation, source: str) -> StatedNetworks:
     """The networks of a source, as their deployments want them, else as they are stated."""
     faults: dict[str, str] = {}
-    interfaces = _usable(_interface, _rows(state, derivation, source, DPU_SERVICE_INTERFACE), state, faults)
+    of_ptp = _ptp_services(state, derivation, source)
+    interfaces = _usable(
+        partial(_interface, of_ptp), _rows(state, derivation, source, DPU_SERVICE_INTERFACE), state, faults
+    )
     chains = _usable(_chain, _rows(state, derivation, source, DPU_SERVICE_CHAIN), state, faults)
     pools = _usable(_pool, _rows(state, derivation, source, DPU_SERVICE_IPAM), state, faults)
     return StatedNetworks(tuple(interfaces), tuple(chains), tuple(pools), faults)
@@ -110,7 +116,17 @@ def _usable(
     return usable
 
 
-def _interface(key: str, row: Resource, state: ResourcesState) -> StatedInterface | str:
+def _ptp_services(state: ResourcesState, derivation: Derivation, source: str) -> frozenset[str]:
+    """The ids of the services that synchronize clocks: DPF knows them by a label of their pods."""
+    found = set()
+    for _, row in _rows(state, derivation, source, DPU_SERVICE):
+        spec = read(ServiceSpec, row)
+        if not isinstance(spec, str) and (spec.service_daemon_set.labels or {}).get(CUSTOM_FLOWS) == FIREFLY:
+            found.add(spec.service_id or "")
+    return frozenset(found - {""})
+
+
+def _interface(of_ptp: frozenset[str], key: str, row: Resource, state: ResourcesState) -> StatedInterface | str:
     spec = read(SetSpec, row)
     if isinstance(spec, str):
         return spec
@@ -125,7 +141,8 @@ def _interface(key: str, row: Resource, state: ResourcesState) -> StatedInterfac
     if settings is None:
         return f"interfaceType is {found.interface_type!r}, and the field of this name is missing"
     labels = (inner.template.metadata.labels if inner.template.metadata else None) or {}
-    interface = Interface(short(key), found.interface_type, _port(found), settings=settings)
+    is_ptp = found.interface_type == "service" and settings.get("serviceID") in of_ptp
+    interface = Interface(short(key), found.interface_type, _port(found), settings=settings, ptp=is_ptp)
     return StatedInterface(key, *where, labels, interface)
 
 

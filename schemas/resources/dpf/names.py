@@ -42,6 +42,8 @@ EXPOSED_PORT = f"{SHARED}/exposed-port-for-dpucluster"
 
 SERVICE_ID = f"{SERVICES}/service"
 """Label of the pods and interfaces of a service: its serviceID."""
+CUSTOM_FLOWS, FIREFLY = f"{SERVICES}/custom-flows", "firefly"
+"""Label of the pods of a service with flows of its own. DPF knows one such service: it synchronizes clocks by PTP."""
 INTERFACE = f"{SERVICES}/interface"
 CRITICAL_SERVICE = f"{SERVICES}/critical"
 """Label of a DPUService that carries the network of hosts. Its value does not count."""
