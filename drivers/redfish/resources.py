@@ -39,7 +39,7 @@ class Root(msgspec.Struct, frozen=True, rename="pascal"):
 
     @property
     def is_dpu(self) -> bool:
-        return "bluefield" in (self.product or "").lower()
+        return "bluefield" in (self.product or "").lower() or self.is_bluefield_4
 
     @property
     def is_bluefield_4(self) -> bool:

@@ -84,6 +84,8 @@ def test_parts_of_a_card_are_found_by_name() -> None:
     assert not Root(product="BlueField-3 DPU").is_bluefield_4
     assert Root(product="BlueField-4 DPU").is_bluefield_4
     assert not Root(product="iDRAC").is_dpu
+    found = Root(product="B4240V")  # a part number, as DPF expects it of some cards
+    assert (found.is_dpu, found.is_bluefield_4) == (True, True)
 
 
 def seen(**fields: Any) -> SeenSettings:
