@@ -108,9 +108,11 @@ class SwitchSession:
                         await self._send(pending)
                         pending = bytearray()
             await self._send(pending)
-            await self._control(bundle, of.COMMIT, of.COMMITTED)
-            if result.done():
+            await self._control(bundle, of.CLOSE, of.CLOSED)
+            if result.done():  # Open vSwitch would commit the other flows of the bundle
+                await self._control(bundle, of.DISCARD, of.DISCARDED)
                 result.result()
+            await self._control(bundle, of.COMMIT, of.COMMITTED)
         except SwitchRefused:
             if result.done() and (cause := result.exception()) is not None:
                 raise cause from None  # the error of the flow says more than that of the commit

@@ -1,4 +1,5 @@
-"""The contracts of forwarding devices and of their networks, on simulated ones and on bridges of Open vSwitch."""
+"""The contracts of forwarding devices and of their networks, on simulated ones, on bridges of Open vSwitch, and
+on the model of one."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import asyncio
 import random
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -18,7 +20,11 @@ from drivers.backends.simulated import SimulatedDevice
 from drivers.backends.simulated_network import NetworkFaults, SimulatedNetwork
 from tests.contract.device import DeviceContract, Scenario
 from tests.contract.network_device import NetworkDeviceContract, NetworkScenario
-from tests.support.openvswitch import bridge_device, bridge_network, switch_folder
+from tests.support.model_switch import ModelSwitch
+from tests.support.openvswitch import bridge_device, bridge_network, connected_device, switch_folder
+from tests.support.virtual_loop import current_loop, run_virtual
+
+MODEL = Path("/model.mgmt")
 
 
 class TestSimulatedDevice(DeviceContract):
@@ -47,6 +53,20 @@ class TestOpenVSwitch(DeviceContract):
                 await scenario(device)
 
         asyncio.run(run())
+
+    def forget(self, device: Device) -> None:
+        assert isinstance(device, OpenVSwitch)
+        device.forget()
+
+
+class TestModelSwitch(DeviceContract):
+    def with_device(self, scenario: Scenario) -> None:
+        async def run() -> None:
+            current_loop().listeners[MODEL] = ModelSwitch(lambda: 0.001).listener
+            async with connected_device(MODEL) as device:
+                await scenario(device)
+
+        run_virtual(run())
 
     def forget(self, device: Device) -> None:
         assert isinstance(device, OpenVSwitch)

@@ -44,7 +44,14 @@ def switch_folder(*, has_packets: bool = False) -> Iterator[Switch]:
 @asynccontextmanager
 async def bridge_device(switch: Switch, bridge: str, layout: FlowLayout = LAYOUT) -> AsyncIterator[OpenVSwitch]:
     """A bridge as a device, connected."""
-    device = OpenVSwitch(switch.socket(bridge), layout, rng=random.Random(1))
+    async with connected_device(switch.socket(bridge), layout) as device:
+        yield device
+
+
+@asynccontextmanager
+async def connected_device(socket: Path, layout: FlowLayout = LAYOUT) -> AsyncIterator[OpenVSwitch]:
+    """The bridge at a socket as a device, connected."""
+    device = OpenVSwitch(socket, layout, rng=random.Random(1))
     running = asyncio.create_task(device.run())
     try:
         async with asyncio.timeout(START_S):

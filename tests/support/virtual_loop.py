@@ -26,7 +26,10 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from heapq import heappop, heappush
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from tests.support.memory_transport import Listener, MemoryTransport, connect
 
 if TYPE_CHECKING:
     import pytest
@@ -100,6 +103,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def __init__(self) -> None:
         super().__init__()
+        self.listeners: dict[Path, Listener] = {}
+        """What accepts connections at the paths of Unix sockets: there are no real sockets."""
         self.scheduler: random.Random | None = None
         """Draws which task goes on first; in the order in which they became ready if there is none."""
         self._now = 0.0
@@ -165,6 +170,17 @@ class VirtualLoop(asyncio.BaseEventLoop):
         except Exception as error:
             done.set_exception(error)
         return done
+
+    async def create_unix_connection(  # type: ignore[override]
+        self, protocol_factory: Callable[[], asyncio.BaseProtocol], path: Path, **_: Any
+    ) -> tuple[MemoryTransport, asyncio.BaseProtocol]:
+        """Connect to a listener of this loop."""
+        listener = self.listeners.get(path)
+        if listener is None:
+            raise FileNotFoundError(f"nothing listens at {path}")
+        await asyncio.sleep(listener.latency_s())
+        protocol = protocol_factory()
+        return connect(listener, protocol), protocol
 
     def _run_once(self) -> None:
         """Run all iterations until the loop is stopped: no I/O needs a poll between two of them."""
