@@ -70,8 +70,8 @@ class TimedCalls:
 
 class Attempt(NamedTuple):
     """The context of an attempt. `name` is the DPU's. `check` raises AttemptSuperseded. `until_thawed` waits until
-    the DPU's zone is not frozen. `calls` limits the concurrent calls of this process; calls that take longer than
-    `prompt_s` do not count.
+    the DPU's zone is not frozen. `report_progress` returns once the fold shows the progress. `calls` limits the
+    concurrent calls of this process; calls that take longer than `prompt_s` do not count.
     """
 
     name: str

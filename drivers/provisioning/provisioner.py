@@ -29,7 +29,7 @@ from eventstore.log import FLEET_0, ZONES, Partition
 from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
 from eventstore.replicas.role_names import PROVISIONER
-from projections.field_checks import quoted
+from projections.field_checks import check_text, quoted
 from projections.fold_states import FoldStates
 from projections.zones.dpus.decide import LOST, MAX_MESSAGE
 from projections.zones.dpus.install_interfaces import check_executors, step_of
@@ -253,10 +253,14 @@ class Provisioner:
                 await self._replica.fold_waits.changed(step.partition, FLEET_0)
 
         async def report_progress(task: str, percent: int) -> None:
+            event = StepProgressed(*about, without_tokens(task), percent)
+            if fault := check_text("task", event.task):
+                raise TaskFailed(f"{fault}; the device reported this value")
             check()
-            await self.internal_events.append(
-                step.partition, step.dpu.zone, StepProgressed(*about, without_tokens(task), percent)
-            )
+            while not await self._append_progress(step, event):
+                await self._back_off()
+                check()
+            check()
 
         try:
             row = _row_of(step)
@@ -300,6 +304,17 @@ class Provisioner:
         return await self._replica.fold_waits.wait_for(
             lambda: self._moved(step), step.partition, timeout_s=self._settings.landing_s
         )
+
+    async def _append_progress(self, step: _Step, event: StepProgressed) -> bool:
+        """Append the progress of an attempt, and wait until the fold shows it or the attempt is over: a successor must
+        know what this attempt is about to ask of a device."""
+        await self.internal_events.append(step.partition, step.dpu.zone, event)
+
+        def is_shown() -> bool:
+            now = self._now(step)
+            return not self._is_current(step) or (now is not None and now.dpu.task == event.task)
+
+        return await self._replica.fold_waits.wait_for(is_shown, step.partition, timeout_s=self._settings.landing_s)
 
     async def _back_off(self) -> None:
         await asyncio.sleep(self._settings.retry_s * self._rng.uniform(0.5, 1.5))

@@ -11,6 +11,7 @@ import pytest
 from drivers.backends.bmc import Reading, Task
 from drivers.backends.simulated_bmc import BmcFaults, SimulatedBmc, SimulatedBmcs
 from drivers.images.tokens import Claims, Tokens
+from drivers.provisioning.attempts import Attempt
 from drivers.provisioning.provisioner import Provisioner, ProvisionerSettings
 from drivers.timers import Timers
 from projections.zones.dpus.phases import (
@@ -443,3 +444,25 @@ async def test_a_dpu_that_moves_to_a_zone_of_another_partition_is_provisioned_th
         await made.until(lambda: made.dpu("d", there).phase == READY)
         assert made.dpu("d", there).attempt < attempts
         assert Counter(task.action for task in bmcs.devices["d"].begun)["install"] == 2
+
+
+async def test_an_attempt_goes_on_only_once_the_fold_shows_its_progress() -> None:
+    """A successor must know what a device was asked, also if an append got lost."""
+    shown: list[str] = []
+
+    class Asking:
+        async def run(self, attempt: Attempt) -> dict[str, str]:
+            made.log.failures.late_s[made.partition("z1")] = 4.0
+            await attempt.report_progress(f"asked in {attempt.dpu.phase}", 0)
+            shown.append(made.dpu("d").task)
+            return {}
+
+    async with plane() as made:
+        await made.add("p1")
+        executors = dict.fromkeys(device_executors(devices(made).connect), Asking())
+        found = Provisioner(made.replicas["p1"], made.ranks("p1"), executors, now_ms=made.now_ms, rng=made.rng())
+        made.spawn("p1", found.run())
+        await made.register("d")
+        await made.request("d", "provision", "image-1")
+        await made.until(lambda: made.dpu("d").phase == READY, timeout_s=600)
+    assert shown == [f"asked in {phase}" for phase in PROVISIONING] and found.internal_events.failures == len(shown)
