@@ -11,16 +11,18 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Sequence
+from typing import NamedTuple, Protocol
 
 from drivers.agents.agent import Agent, AgentIdentity
 from drivers.agents.network import AgentNetwork
 from drivers.agents.network_store import HeldNetwork, MemoryNetworkStore
 from drivers.agents.store import MemoryTableStore
-from drivers.backends.simulated import DeviceFaults, SimulatedDevice
+from drivers.backends.device import Device
+from drivers.backends.simulated import NO_DEVICE_FAULTS, DeviceFaults, SimulatedDevice
 from drivers.backends.simulated_network import SimulatedNetwork
 from drivers.wire.links import Dial
 from projections.rules.device_table import EMPTY_TABLE, DeviceTable, pack
-from projections.rules.rule import SetStep
+from projections.rules.rule import Rule, SetStep
 from tests.simulation.history import FinalNetwork, FrameStarted, History, NetworkInstalled, TableInstalled
 from tests.support.virtual_loop import current_loop, owned_by
 
@@ -58,6 +60,34 @@ class WatchedNetworkStore(MemoryNetworkStore):
         self._history.note(at_s, "network document", self._whose[1], network.version, network.digest.hex())
 
 
+class Held(NamedTuple):
+    """What a device holds: the digest of its table, and the rules with packed prefixes if they are known."""
+
+    digest: bytes
+    rules: tuple[tuple[Rule, bytes, bytes], ...] | None
+
+
+def rules_of(table: DeviceTable) -> tuple[tuple[Rule, bytes, bytes], ...]:
+    """The rules of a table as a history has them."""
+    return tuple((rule, *pack(prefixes)) for rule, prefixes in table.rules.items())
+
+
+class HostDevice(Protocol):
+    """The device of a host. It outlives its agent."""
+
+    def connect(self) -> Device:
+        """The device as a new instance of the agent has it."""
+        ...
+
+    def held(self, table: DeviceTable) -> Held:
+        """What the device holds. `table` is the table of the agent."""
+        ...
+
+    def heal(self) -> None:
+        """End all faults."""
+        ...
+
+
 class WatchedDevice(SimulatedDevice):
     """A device that records the steps of each frame, and whose faults can be reduced."""
 
@@ -68,8 +98,8 @@ class WatchedDevice(SimulatedDevice):
         self._frame_base = EMPTY_TABLE
 
     def apply(self, steps: Sequence[SetStep], table: DeviceTable) -> bool | Awaitable[bool]:
-        before = tuple((rule, *pack(prefixes)) for rule, prefixes in self._frame_base.rules.items())
-        self._history.add(FrameStarted(current_loop().time(), *self._zone_and_name, before, tuple(steps)))
+        base = rules_of(self._frame_base)
+        self._history.add(FrameStarted(current_loop().time(), *self._zone_and_name, base, tuple(steps)))
         return super().apply(steps, table)
 
     def _take(self, table: DeviceTable) -> bool:
@@ -77,9 +107,14 @@ class WatchedDevice(SimulatedDevice):
         self._frame_base = table
         return taken
 
-    def heal(self, faults: DeviceFaults) -> None:
-        """Replace the faults of the device by these."""
-        self._faults = faults
+    def connect(self) -> Device:
+        return self
+
+    def held(self, table: DeviceTable) -> Held:
+        return Held(self.holds.digest, rules_of(self.holds))
+
+    def heal(self) -> None:
+        self._faults = NO_DEVICE_FAULTS
 
 
 class AgentHost:
@@ -94,7 +129,7 @@ class AgentHost:
         relays: Sequence[str],
         *,
         dial: Dial,
-        faults: DeviceFaults,
+        device: HostDevice,
         history: History,
         rng: random.Random,
         boot: int = 0,
@@ -103,7 +138,7 @@ class AgentHost:
         self.zone = zone
         self.name = name
         self.faults: list[str] = []
-        self.device = WatchedDevice(zone, self.name, history, faults, rng)
+        self.device = device
         self.network = network
         self.agent: Agent
         self._relays = relays
@@ -118,17 +153,18 @@ class AgentHost:
         """Start a new instance of the agent."""
         self._starts += 1
         identity = AgentIdentity(self.zone, self.name, f"boot-{self._boot}-{self._starts}")
+        device = self.device.connect()
         self.agent = Agent(
             identity,
             self._relays,
             dial=self._dial,
-            device=self.device,
+            device=device,
             store=self._store,
             rng=self._rng,
             network=AgentNetwork(self.network, self._network_store) if self.network is not None else None,
         )
         with owned_by(self._owner):
-            self._running = current_loop().create_task(self.agent.run())
+            self._running = current_loop().create_task(_run(self.agent, device))
 
     @property
     def final_network(self) -> FinalNetwork | None:
@@ -150,3 +186,10 @@ class AgentHost:
         await asyncio.wait({self._running})
         if left := current_loop().tasks_of(self._owner):
             self.faults.append(f"{self.name} left tasks behind: {left[:5]}")
+
+
+async def _run(agent: Agent, device: Device) -> None:
+    """Run an agent and what its device needs."""
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(device.run())
+        tasks.create_task(agent.run())

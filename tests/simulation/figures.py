@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from tests.simulation.device_faults import COUNTED
 from tests.simulation.plan import Plan
 from tests.simulation.run import Result
 
@@ -68,6 +69,7 @@ FAULTS = (
     "heartbeats stopped",
     "control plane NotReady",
     "Service of a control plane deleted",
+    *COUNTED,
 )
 """The counted kinds that are faults."""
 

@@ -164,6 +164,21 @@ class BmcCalled(_HistoryEntry, frozen=True):
     began_ms: int = 0
 
 
+class UpdateCompleted(_HistoryEntry, frozen=True):
+    """An update that a BMC was told by this attempt has ended, and the card has its image."""
+
+    device: str
+    attempt: int
+
+
+class FinalBmc(_HistoryEntry, frozen=True):
+    """A BMC at rest: the image that its card runs, empty for none, and whether an update is running."""
+
+    device: str
+    image: str
+    is_busy: bool
+
+
 class Sample(_HistoryEntry, frozen=True):
     """A sample of a bounded quantity of a process. `what` is a key of `checkers.BOUNDS`."""
 
@@ -355,6 +370,8 @@ HistoryEntry: TypeAlias = (
     | FrameStarted
     | FinalPosition
     | BmcCalled
+    | UpdateCompleted
+    | FinalBmc
     | Sample
     | Alarm
     | FaultInjected

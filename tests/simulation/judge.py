@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING
 from deploy.composition.topics import TOPICS
 from drivers.provisioning.device import TOKENS_PER_MS
 from eventstore.log import DECISIONS, REPLICAS, Partition, Record
-from projections.rules.device_table import pack
-from projections.rules.rule import Rule
 from tests.contract.engine import read_to_end
+from tests.simulation.agents import rules_of
 from tests.simulation.checkers import judge_history
 from tests.simulation.history import BmcCalled, FinalPosition, FinalTable, HistoryEntry, HostRebooted
 from tests.support.memory_disk import Disk, DiskStore
 from tests.support.virtual_loop import current_loop
 
 if TYPE_CHECKING:
-    from projections.rules.device_table import DeviceTable
     from tests.simulation.world import World
 
 FAULTS_SHOWN = 20
@@ -66,6 +64,7 @@ def _at_rest(world: World) -> Iterator[HistoryEntry]:
         for task in bmc.begun:
             began_ms, attempt = divmod(task.token, TOKENS_PER_MS)
             yield BmcCalled(name, attempt, task.action, began_ms)
+    yield from world.redfish.at_rest()
     for (_, name), host in world.hosts.hosts.items():
         for reboot in host.reboots:
             yield HostRebooted(reboot.began_s, name, reboot.was_drained)
@@ -90,12 +89,8 @@ def _devices(world: World) -> Iterator[FinalTable]:
         places = world.fleet.zones[number]
         for place, dpu in enumerate(world.simulator.zones[zone].dpus):
             table, claimed = (held[int(of[places.start + place])] for of in (records.actual, records.claimed))
-            yield FinalTable(zone, dpu, claimed.version, table.digest, _rules(table))
+            yield FinalTable(zone, dpu, claimed.version, table.digest, rules_of(table))
     wanted = world.wanted_agents.hosts.values() if world.wanted_agents is not None else ()
     for host in (*world.agents, *wanted):
-        table = host.device.holds
-        yield FinalTable(host.zone, host.name, host.agent.table.version, table.digest, _rules(table))
-
-
-def _rules(table: DeviceTable) -> tuple[tuple[Rule, bytes, bytes], ...]:
-    return tuple((rule, *pack(prefixes)) for rule, prefixes in table.rules.items())
+        held = host.device.held(host.agent.table)
+        yield FinalTable(host.zone, host.name, host.agent.table.version, held.digest, held.rules)

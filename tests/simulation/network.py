@@ -155,9 +155,14 @@ class WiredBmc:
         await self._call(self._bmc.cancel(token, task))
 
     async def _call(self, call: Coroutine[Any, Any, T]) -> T:
-        sent = current_loop().in_world(call, "call to a BMC")
-        sent.add_done_callback(_retrieve_error)
-        return await asyncio.shield(sent)
+        return await in_flight(call, "call to a BMC")
+
+
+async def in_flight(call: Coroutine[Any, Any, T], name: str) -> T:
+    """The result of a call that goes on even if its caller dies."""
+    sent = current_loop().in_world(call, name)
+    sent.add_done_callback(_retrieve_error)
+    return await asyncio.shield(sent)
 
 
 def _retrieve_error(done: asyncio.Task[Any]) -> None:

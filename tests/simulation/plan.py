@@ -63,6 +63,8 @@ class Plan(NamedTuple):
     """The source cluster of the processes with the role `kubernetes`; None if there is none."""
     stages_s: float = 0.0
     """The mean pause between two requests about staged changes; 0 if there are none."""
+    has_models: bool = False
+    """Whether the DPUs of agents have a model of Open vSwitch, and a BMC that speaks Redfish."""
 
 
 PARTITIONS = 3
@@ -77,6 +79,8 @@ CLUSTER_SHARE = 0.5
 """The share of plans with a source cluster."""
 STAGES_SHARE = 0.3
 """The share of plans with staged changes of policies."""
+MODELS_SHARE = 0.3
+"""The share of plans in which the DPUs of agents have models of a switch and of a BMC."""
 EDITS_SHARE = 0.3
 """The share of plans with edits of custom resources."""
 DEPLOYMENTS: tuple[tuple[frozenset[str], ...], ...] = (
@@ -157,6 +161,7 @@ def plan_of(seed: int, *, faulty_s: float | None = None) -> Plan:
     stages_rng = random.Random(f"{seed}/stages plan")
     if stages_rng.random() < STAGES_SHARE:
         plan = plan._replace(stages_s=max(plan.pause_s, 0.5) * stages_rng.choice((1.0, 4.0)))
+    plan = plan._replace(has_models=random.Random(f"{seed}/models plan").random() < MODELS_SHARE)
     cluster_rng = random.Random(f"{seed}/cluster plan")
     return with_cluster(plan, cluster_rng) if cluster_rng.random() < CLUSTER_SHARE else plan
 
@@ -203,6 +208,19 @@ def with_stages(seed: int, faulty_s: float) -> Plan:
     return plan._replace(zones=_zones(3), dpus_per_zone=3, pause_s=5.0, fault_interval_s=10.0, stages_s=4.0)
 
 
+def with_models(seed: int, faulty_s: float) -> Plan:
+    """A small plan in which the DPUs of agents have models of a switch and of a BMC, and are installed often."""
+    plan = standard(seed, faulty_s, 2)
+    return plan._replace(
+        zones=_zones(2),
+        dpus_per_zone=1,
+        pause_s=0.5,
+        fault_interval_s=4.0,
+        bmcs=plan.bmcs._replace(pace=random.Random(f"{seed}/pace").choice((0.2, 1.0)), lie=0.1, fail=0.1),
+        has_models=True,
+    )
+
+
 def without_cluster(plan: Plan) -> Plan:
     """The plan without a source cluster, and without the edges."""
     processes = tuple(roles - KUBERNETES for roles in plan.processes)
@@ -223,6 +241,7 @@ def standard(seed: int, faulty_s: float, processes: int) -> Plan:
         fault_interval_s=30.0,
         edits_s=0.0,
         stages_s=0.0,
+        has_models=False,
         devices=simulated.DeviceFaults(latency_ms=20.0, frame_loss=0.01, answer_loss=0.01, reboots_per_hour=1.0),
     )
 
@@ -237,6 +256,7 @@ REDUCTIONS: Mapping[str, Callable[[Plan], Plan]] = {
     "cluster": without_cluster,
     "edits": lambda plan: plan._replace(edits_s=0.0),
     "stages": lambda plan: plan._replace(stages_s=0.0),
+    "models": lambda plan: plan._replace(has_models=False),
     "processes": lambda plan: plan._replace(
         processes=(ALL, DECISIONS, *(roles for roles in plan.processes if roles >= KUBERNETES))
     ),

@@ -28,6 +28,7 @@ from tests.simulation.api import Api, request_for
 from tests.simulation.cluster_servers import ClusterServers
 from tests.simulation.history import History, ProcessUptime, StateSaved
 from tests.simulation.network import LinkEnd, Wire, WiredLog, link_pair
+from tests.simulation.redfish_bmcs import RedfishBmcs
 from tests.simulation.roles import start_roles
 from tests.simulation.source_cluster import SourceCluster
 from tests.simulation.workload import Request
@@ -73,6 +74,7 @@ class Process:
     history: History
     now_ms: Callable[[], int]
     bmcs: SimulatedBmcs
+    redfish: RedfishBmcs
     hosts: SimulatedHosts
     roles: frozenset[str]
     cluster: SourceCluster | None = None

@@ -17,6 +17,7 @@ from deploy.operations.device_tables import local_device_source, remote_device_s
 from drivers.backends.bmc import Bmc
 from drivers.decisions.buffer import DecisionBuffer
 from drivers.decisions.writer import DecisionWriter
+from drivers.redfish.client import SCHEME
 from drivers.relays.relay import Relay
 from drivers.stall_detector import StallDetector
 from eventstore.log import EventLog
@@ -37,7 +38,6 @@ def start_roles(process: Process, instance: Instance, log: EventLog) -> None:
     def rng() -> random.Random:
         return random.Random(f"{process.rng.random()}")
 
-    # No BMC address of the simulation needs an HTTP session.
     backends = connect_of(BmcContext(process.bmcs))
 
     def connect(address: str) -> Bmc:
@@ -77,7 +77,8 @@ def start_roles(process: Process, instance: Instance, log: EventLog) -> None:
         hosts = HostConnections(clusters.api, process.hosts)
         for part, work in clusters.parts.items():
             instance.spawn(work.run(), part)
-    context = ActorContext(replica, ranks, connect, hosts, now_ms, rng)
+    installers = {SCHEME: process.redfish.installer()}
+    context = ActorContext(replica, ranks, connect, hosts, now_ms, rng, installers=installers)
     for part, actor in actors_of(roles, context).items():
         instance.spawn(actor.run(), part)
 

@@ -9,3 +9,6 @@ ROLLOUTS = (7, 8, 10, 11)
 """Seeds of small runs with rollouts: some seconds each."""
 STAGES = (4, 5)
 """Seeds of small runs with staged changes."""
+MODELS_S = 60.0
+MODELS = (1, 3, 7)
+"""Seeds of small runs with models of switches and of BMCs."""

@@ -62,7 +62,7 @@ def joined() -> tuple[WrittenRun, e.NodesJoined, int]:
 
 
 def test_invariants_have_distinct_ids() -> None:
-    assert len({invariant.id for invariant in INVARIANTS}) == len(INVARIANTS) == 31
+    assert len({invariant.id for invariant in INVARIANTS}) == len(INVARIANTS) == 32
 
 
 def test_a_correct_history_has_no_faults() -> None:

@@ -12,10 +12,11 @@ import pytest
 
 from tests.simulation.__main__ import main
 from tests.simulation.checkers import INVARIANTS
+from tests.simulation.device_faults import COUNTED
 from tests.simulation.figures import MUST_HAPPEN, figures
-from tests.simulation.plan import HOUR_S, plan_of, standard, with_an_hour_away, with_rollouts, with_stages
+from tests.simulation.plan import HOUR_S, plan_of, standard, with_an_hour_away, with_models, with_rollouts, with_stages
 from tests.simulation.run import Result, simulate, simulate_plan
-from tests.simulation.seeds import FAULTY_S, KNOWN, ROLLOUTS, ROLLOUTS_S, STAGES
+from tests.simulation.seeds import FAULTY_S, KNOWN, MODELS, MODELS_S, ROLLOUTS, ROLLOUTS_S, STAGES
 from tests.support.fresh_seeds import FRESH
 
 SAME_SEEDS = (9, 12)
@@ -51,6 +52,12 @@ def rollouts_of(seed: int) -> Result:
 def stages_of(seed: int) -> Result:
     """The result of a pinned seed with staged changes, computed once."""
     return simulate_plan(with_stages(seed, FAULTY_S))
+
+
+@cache
+def models_of(seed: int) -> Result:
+    """The result of a pinned seed with models of switches and of BMCs, computed once."""
+    return simulate_plan(with_models(seed, MODELS_S))
 
 
 @pytest.mark.parametrize("seed", KNOWN)
@@ -119,6 +126,20 @@ def test_staged_changes_reach_later_stages() -> None:
         counts.update(stages_of(seed).counts)
     assert counts["stages released"] >= 12
     assert counts["staged changes undone"] >= 2
+
+
+@pytest.mark.parametrize("seed", MODELS)
+def test_a_seed_with_models_of_switches_and_bmcs(seed: int) -> None:
+    assert not models_of(seed).faults, "\n".join(models_of(seed).faults)
+
+
+def test_switches_and_bmcs_fail_in_every_way_and_images_are_installed() -> None:
+    """Otherwise the checkers of tables and of images would prove nothing."""
+    counts: Counter[str] = Counter()
+    for seed in MODELS:
+        counts.update(models_of(seed).counts)
+    missing = [what for what in (*COUNTED, "updates completed", "updates that were lies") if not counts[what]]
+    assert not missing, f"{missing} of {counts}"
 
 
 def test_a_seed_is_the_same_run_in_any_process() -> None:

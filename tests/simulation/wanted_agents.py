@@ -16,7 +16,7 @@ from drivers.backends.simulated_network import NO_NETWORK_FAULTS, NetworkFaults,
 from drivers.wire.links import Dial
 from eventstore.log import ZONES
 from projections.fold_states import FoldStates
-from tests.simulation.agents import AgentHost
+from tests.simulation.agents import AgentHost, WatchedDevice
 from tests.simulation.history import FinalNetwork, History
 from tests.simulation.process import Process
 from tests.simulation.script import Action, Director
@@ -93,7 +93,7 @@ class WantedAgents:
         """End all faults."""
         self._faults, self._network_faults = NO_DEVICE_FAULTS, NO_NETWORK_FAULTS
         for host in self.hosts.values():
-            host.device.heal(NO_DEVICE_FAULTS)
+            host.device.heal()
             if host.network is not None:
                 host.network.faults = NO_NETWORK_FAULTS
 
@@ -154,7 +154,7 @@ class WantedAgents:
             name,
             self._relays,
             dial=self._dial,
-            faults=self._faults,
+            device=WatchedDevice(zone, name, self._history, self._faults, rng),
             history=self._history,
             rng=rng,
             boot=self._count,

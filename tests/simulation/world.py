@@ -27,23 +27,27 @@ from eventstore.log import ZONES, Partition, Record, partition_of
 from eventstore.replicas.replica import Answer
 from projections.kubernetes.clique_objects import Mode
 from schemas.events import DpuRegistered, Envelope, Event
-from tests.simulation import kubelets, peers, resource_editor, stager, wanted_agents
-from tests.simulation.agents import AgentHost
+from tests.simulation import device_faults, installer, kubelets, peers, resource_editor, stager, wanted_agents
+from tests.simulation.agents import AgentHost, HostDevice, WatchedDevice
 from tests.simulation.api_faults import AWAY, ApiNemesis
 from tests.simulation.argo_cd import ArgoCd
+from tests.simulation.bridges import Bridge
 from tests.simulation.broker import Broker, DirectedLog
 from tests.simulation.checkers.rollouts import taken_count
 from tests.simulation.checkers.staging import course_counts
 from tests.simulation.clients import Client
 from tests.simulation.cluster_servers import ClusterServers
+from tests.simulation.device_faults import DeviceFaults
 from tests.simulation.devices import SimulatedRegistrar, WatchedFleet
 from tests.simulation.history import FaultInjected, History
+from tests.simulation.installer import Installer
 from tests.simulation.kamaji import Kamaji
 from tests.simulation.kubelets import Kubelets
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.peers import Peers
 from tests.simulation.plan import PARTITIONS, ClusterPlan, Plan
 from tests.simulation.process import Process
+from tests.simulation.redfish_bmcs import RedfishBmcs, WatchedBmc
 from tests.simulation.resource_editor import ResourceEditor
 from tests.simulation.script import Director
 from tests.simulation.source_cluster import STATUS_WRITTEN, SourceCluster
@@ -97,6 +101,9 @@ class World:
         if plan.edits_s:
             for name in resource_editor.devices():
                 self.bmcs.device(name)
+        names = [f"{zone}-agent" for zone in plan.zones] if plan.has_models else []
+        self.redfish = RedfishBmcs({name: WatchedBmc(name, self.rng(f"BMC of {name}"), plan.bmcs) for name in names})
+        self.bridges = {name: Bridge(name, self.rng(f"bridge of {name}")) for name in names}
         self.hosts = SimulatedHosts(self.bmcs, now_s=current_loop().time, rng=self.rng("hosts"), faults=plan.bmcs)
         self.servers: ClusterServers | None = None
         if plan.edits_s:
@@ -116,16 +123,7 @@ class World:
         self._operator = self._client("operator")
         relays = [process.name for process in self.processes if "relay" in process.roles]
         self.agents = [
-            AgentHost(
-                zone,
-                f"{zone}-agent",
-                relays,
-                dial=self._dial,
-                faults=plan.devices,
-                history=self.history,
-                rng=self.rng(f"agent of {zone}"),
-            )
-            for zone in plan.zones
+            self._agent_host(zone, f"{zone}-agent", relays, self.rng(f"agent of {zone}")) for zone in plan.zones
         ]
         self.peers = self._peers(self.servers) if self.servers is not None else None
         self.kubelets: Kubelets | None = None
@@ -194,6 +192,18 @@ class World:
                 self._start_observer(self.kubelets.run(), kubelets.NAME)
                 silences = self.kubelets.disturb(self.director, self.plan.seed, 2 * self.plan.fault_interval_s)
                 active.append(tasks.create_task(silences, name=kubelets.NAME))
+            if self.bridges:
+                operator_of_models = Installer(
+                    self._client(installer.NAME),
+                    self.apis,
+                    self.true_ms,
+                    {host.name: (host.zone, self.redfish.address(host.name)) for host in self.agents},
+                )
+                active.append(
+                    tasks.create_task(operator_of_models.run(self.director, self.plan.seed), name=installer.NAME)
+                )
+                devices = DeviceFaults(self.bridges, self.redfish.bmcs, self.history, self.plan.fault_interval_s)
+                active.append(tasks.create_task(devices.run(self.director, self.plan.seed), name=device_faults.NAME))
             nemesis = Nemesis(self, self.plan.fault_interval_s)
             active.append(tasks.create_task(nemesis.run(), name="nemesis"))
             active += [tasks.create_task(work, name="cluster") for work in self._cluster_work()]
@@ -248,9 +258,10 @@ class World:
         self.log.is_sound = True
         self.fleet.faults = NO_DEVICE_FAULTS
         for host in self.agents:
-            host.device.heal(NO_DEVICE_FAULTS)
+            host.device.heal()
         for device in self.bmcs.devices.values():
             device.faults = simulated_bmc.NO_BMC_FAULTS
+        self.redfish.heal()
         self.hosts.heal()
         if self.peers is not None:
             self.peers.heal()
@@ -297,6 +308,8 @@ class World:
             yield from process.faults
         for host in self.agents:
             yield from host.faults
+        for bridge in self.bridges.values():
+            yield from bridge.faults()
         if self.wanted_agents is not None:
             yield from self.wanted_agents.faults()
         if self.cluster is not None and self.cluster.driver is not None:
@@ -318,12 +331,19 @@ class World:
             self.history,
             now_ms=lambda: self.true_ms() + self.skews_ms[name],
             bmcs=self.bmcs,
+            redfish=self.redfish,
             hosts=self.hosts,
             roles=roles,
             cluster=self.cluster,
             servers=self.servers,
             wire_slow_s=self.plan.wire_slow_s,
         )
+
+    def _agent_host(self, zone: str, name: str, relays: Sequence[str], rng: random.Random) -> AgentHost:
+        device: HostDevice | None = self.bridges.get(name)
+        if device is None:
+            device = WatchedDevice(zone, name, self.history, self.plan.devices, rng)
+        return AgentHost(zone, name, relays, dial=self._dial, device=device, history=self.history, rng=rng)
 
     def _cluster(self, plan: ClusterPlan) -> SourceCluster:
         rng, epoch_s = self.rng("cluster"), BASE_MS // 1000
@@ -381,7 +401,9 @@ class World:
 
     async def _register_agent(self, host: AgentHost) -> None:
         """Register an agent's DPU without a serial number, and repeat until it succeeds."""
-        dpu = (host.zone, host.name, "", "", f"{BMC_SCHEME}:{host.name}")
+        is_model = host.name in self.redfish.bmcs
+        address = self.redfish.address(host.name) if is_model else f"{BMC_SCHEME}:{host.name}"
+        dpu = (host.zone, host.name, "", "", address)
         while True:
             try:
                 return await self._register(*dpu)
@@ -428,6 +450,7 @@ class World:
         tasks = [task for device in self.bmcs.devices.values() for task in device.begun]
         counts["steps started on devices"] = len(tasks)
         counts["DPUs deleted"] = sum(task.action == "release" for task in tasks)
+        counts.update(self.redfish.counts())
         if self.plan.stages_s:
             counts.update(course_counts(records))
         if self.plan.edits_s:

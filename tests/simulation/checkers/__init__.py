@@ -49,6 +49,7 @@ from tests.simulation.checkers import (
     network_documents,
     owners,
     plane_records,
+    redfish_bmcs,
     rollouts,
     source_nodes,
     specs,
@@ -243,6 +244,12 @@ INVARIANTS = (
         "a DPU joins its DPU cluster as a ready node, and leaves none behind; a used control plane is never deleted",
         (dpu_clusters.check_joins, dpu_clusters.check_control_planes),
         (dpu_clusters.check_nodes, dpu_clusters.check_clusters),
+    ),
+    Invariant(
+        "I34",
+        "a BMC that speaks Redfish installs an image once, and its card runs the image that the log says",
+        (redfish_bmcs.check_updates,),
+        (redfish_bmcs.check_images,),
     ),
 )
 """I15 and I19 do not apply: there is one tenant, and the audit trail is the log itself."""

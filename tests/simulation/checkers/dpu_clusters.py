@@ -19,6 +19,7 @@ from projections.resources.rollouts.rows import Allocation
 from projections.resources.specs import read
 from projections.resources.state import LOCAL, Resource, ResourcesState, object_id
 from projections.resources.step_facts import step_facts
+from projections.zones.dpus.install_interfaces import is_simulated
 from projections.zones.dpus.phases import CLUSTER_CONFIG, DELETING, READY
 from projections.zones.rows import Dpu
 from schemas import events as e
@@ -44,8 +45,9 @@ class _Visit(NamedTuple):
 
 
 def check_joins(run: Evidence) -> Found:
-    """I33: a join of a DPU cluster succeeds only if the Node of the DPU was ready meanwhile, or the device stood in. A
-    run of real processes records no calls of devices, and is not checked."""
+    """I33: a join of a DPU cluster succeeds only if the Node of the DPU was ready meanwhile, or the device stood in; a
+    DPU that is neither simulated nor wanted joins none. A run of real processes records no calls of devices, and is not
+    checked."""
     if not run.history.of(BmcCalled):
         return
     readiness, stood_in = _readiness(run), _stood_in(run)
@@ -53,6 +55,7 @@ def check_joins(run: Evidence) -> Found:
         if partition.topic != ZONES:
             continue
         rows: dict[str, Dpu | None] = {}
+        wanted: set[str] = set()
         visits: dict[str, _Visit] = {}
         for step in steps:
             at_s, changed = run.appended_s(partition, step.record.offset), dict(step.rows.get("dpus", ()))
@@ -60,14 +63,22 @@ def check_joins(run: Evidence) -> Found:
             if isinstance(event, e.StepSucceeded) and event.phase == CLUSTER_CONFIG and event.dpu in changed:
                 visit = visits.get(event.dpu, _Visit(at_s, event.attempt))
                 is_own = any(visit.attempt < attempt <= event.attempt for attempt in stood_in[event.dpu])
-                if not is_own and not readiness[event.dpu].was_ready(visit.from_s, at_s):
+                joins = event.dpu in wanted or not _is_real(rows.get(event.dpu))
+                if joins and not is_own and not readiness[event.dpu].was_ready(visit.from_s, at_s):
                     where = f"{partition}@{step.record.offset}"
                     yield f"{where}: {event.dpu} joined its cluster, where its Node was not ready"
             for name, row in changed.items():
                 before = rows.get(name)
                 if row is not None and row.phase == CLUSTER_CONFIG and (before is None or before.phase != row.phase):
                     visits[name] = _Visit(at_s, row.attempt)
+            for name, statement in step.rows.get("wanted_dpus", ()):
+                (wanted.discard if statement is None else wanted.add)(name)
             rows |= changed
+
+
+def _is_real(row: Dpu | None) -> bool:
+    """Whether a DPU has a BMC that is not simulated in the process that provisions it."""
+    return row is not None and bool(row.bmc_address) and not is_simulated(row.bmc_address)
 
 
 class _Readiness:
