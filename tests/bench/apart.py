@@ -42,6 +42,11 @@ def pipe() -> tuple[Connection, Connection]:
     return _SPAWN.Pipe(duplex=False)
 
 
+def counter() -> Any:
+    """A number, in `value`, that this process shares with one beside it. Only one process may write it."""
+    return _SPAWN.Value("q", 0, lock=False)
+
+
 @contextmanager
 def serving(*flags: str) -> Iterator[dict[str, str]]:
     """A ready `dpuplane serve`: its addresses by name (`api`, `http`, `agents`), and its `pid`."""

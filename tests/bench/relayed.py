@@ -24,8 +24,8 @@ SETTINGS = RelaySettings(handshakes_per_second=2_000, handshakes_at_once=4_000)
 
 
 @asynccontextmanager
-async def relayed(plane: Plane, cert_files: CertFiles | None) -> AsyncIterator[tuple[Relay, int]]:
-    """A relay of the plane, and its port for agents."""
+async def relayed(plane: Plane, cert_files: CertFiles | None, port: int = 0) -> AsyncIterator[tuple[Relay, int]]:
+    """A relay of the plane, and its port for agents: a free one unless a port is given."""
     source, rng = ReplicaRules(plane.replica), random.Random(5)
     relay = plane.relay = Relay(source, name="bench", now_ms=now_ms, rng=rng, settings=SETTINGS)
     security = None if cert_files is None else Security(Certificates(*cert_files), now_ms)
@@ -34,7 +34,7 @@ async def relayed(plane: Plane, cert_files: CertFiles | None) -> AsyncIterator[t
     guards = [middleware] if middleware else []
     try:
         async with AgentListener(
-            relay.serve, relay.admit, host="127.0.0.1", port=0, ssl=ssl, middlewares=guards
+            relay.serve, relay.admit, host="127.0.0.1", port=port, ssl=ssl, middlewares=guards
         ) as listener:
             yield relay, listener.port
     finally:
