@@ -66,9 +66,11 @@ def figures() -> list[Figure]:
 
 async def _returns(folder: Path) -> tuple[int, Return, Return, Return]:
     gate, received, port = counter(), counter(), _free_port()
+    received.value = -1
     async with serving_plane(folder) as plane:
         tune_garbage_collector()
         with beside(_run_agents, port, gate, received):
+            await until(lambda: received.value == 0)  # the agents have started
             whole = await _return(plane, port, gate, received, NODES)
             same = await _return(plane, port, gate, received, NODES)
             before = table(plane.states.fleet, ZONE).version
@@ -124,6 +126,7 @@ async def _agents(relay: str, gate: Any, received: Any) -> None:
             device = SimulatedDevice(rng=rng)
             agent = Agent(identity, (relay,), dial=dial, device=device, store=MemoryTableStore(), rng=rng)
             tasks.create_task(agent.run())
+        received.value = 0
 
 
 async def _watch(gate: Any, is_open: asyncio.Event) -> None:
