@@ -25,7 +25,7 @@ class HostQueries:
         tasks = [] if row is None else open_tasks(tasks_of(row.annotations), report or HostReport())
         found = [each for each in tasks if self._has_open_step(each)]
         return pb.HostTasks(
-            tasks=[_message(each, is_frozen=self._reader.fleet.is_frozen(each.zone)) for each in found],
+            tasks=[_message(each, report, is_frozen=self._reader.fleet.is_frozen(each.zone)) for each in found],
             position=self._reader.token(RESOURCES, FLEET, numbers=[number]),
         )
 
@@ -40,7 +40,8 @@ class HostQueries:
         return False
 
 
-def _message(task: HostTask, *, is_frozen: bool) -> pb.HostTask:
+def _message(task: HostTask, report: HostReport | None, *, is_frozen: bool) -> pb.HostTask:
+    state = None if report is None else report.state_of(task.id)
     return pb.HostTask(
         id=task.id,
         action=task.action,
@@ -50,4 +51,7 @@ def _message(task: HostTask, *, is_frozen: bool) -> pb.HostTask:
         methods=task.methods,
         mtu=task.mtu,
         frozen=is_frozen,
+        url=task.url,
+        percent=0 if state is None else state.percent,
+        message="" if state is None else state.message,
     )

@@ -18,7 +18,7 @@ from deploy.cli.tls import certificates_of, tls_options
 from deploy.host_agent.devices import DEVICE_IDS, find_devices
 from deploy.host_agent.host_network import BRIDGE, VFS, HostNetwork
 from projections.field_checks import quoted
-from projections.resources.host_tasks import NETWORK, REBOOT, FoundDevice
+from projections.resources.host_tasks import INSTALL, NETWORK, REBOOT, RESTART, FoundDevice
 from projections.resources.items import check_object_name
 from schemas.resources.dpf.node import REBOOT_ORDER
 
@@ -227,12 +227,15 @@ async def _serve(
     from deploy.clock import now_ms
     from deploy.host_agent.agent import HostAgent, HostIdentity
     from deploy.host_agent.boot import read_boot
+    from deploy.host_agent.image_source import image_source
+    from deploy.host_agent.install import InstallAction, RestartAction
     from deploy.host_agent.network import NetworkAction
     from deploy.host_agent.only_one import only_one
     from deploy.host_agent.reboot import RebootAction
     from eventstore.ids import uuid7
 
     principal = "" if certificates else PRINCIPAL
+    context = None if certificates is None else certificates.client_context
     client = PlaneClient(
         servers, timeout_s=10.0, now_ms=now_ms, rng=rng, rounds=2, principal=principal, certificates=certificates
     )
@@ -249,6 +252,8 @@ async def _serve(
                 actions={
                     REBOOT: RebootAction(node, reboot_commands, boot),
                     NETWORK: NetworkAction(roots.sys, network),
+                    INSTALL: InstallAction(roots.dev, image_source(context)),
+                    RESTART: RestartAction(roots.dev),
                 },
                 interval_s=interval_s,
                 rng=rng,

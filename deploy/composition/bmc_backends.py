@@ -41,6 +41,7 @@ def _without_installer(address: str) -> Bmc:
 BMC_BACKENDS: Mapping[str, Callable[[BmcContext], Connect]] = {
     "gnoi": _installer,
     "redfish": _installer,
+    "rshim": _installer,
     "simulated": _simulated,
 }
 

@@ -24,7 +24,7 @@ from drivers.images.images import Images
 from drivers.images.installations import Installations, Joins
 from drivers.images.joins import SimulatedJoins
 from drivers.images.reports import ImageReports
-from drivers.images.server import ImageServer
+from drivers.images.server import ImageServer, no_host
 from drivers.images.sources import AllowedHosts, CheckedResolver, parse_hosts
 from drivers.images.tokens import Tokens
 from drivers.kubernetes.joins import KubernetesJoins
@@ -43,7 +43,8 @@ SPARE_CONNECTIONS = 100
 
 @dataclass(frozen=True, slots=True)
 class ImageStore:
-    """The parts of an image store. `client_context` makes the TLS context of clients in this process."""
+    """The parts of an image store. `client_context` makes the TLS context of clients in this process. `knows_hosts`
+    says whether the server knows the agents of hosts by their certificates."""
 
     images: Images
     reports: ImageReports
@@ -51,6 +52,7 @@ class ImageStore:
     server: ImageServer
     address: Address
     client_context: Callable[[], ssl.SSLContext]
+    knows_hosts: bool
 
     async def run(self) -> None:
         """Keep the images and report their phases, until cancelled."""
@@ -103,13 +105,16 @@ async def open_image_store(
             ssl=server_tls,
             streams_at_once=settings.image_streams,
             limits=ConnectionLimits(settings.image_streams + SPARE_CONNECTIONS, settings.image_streams),
+            host_of=no_host if security is None else security.host_of,
         )
         with listen_errors("images", settings.images):
             address = Address(*await server.start())
         url[0] = url[0] or f"https://{address}"
         reports = ImageReports(images, replica, ranks, now_ms=now_ms, rng=rng)
         try:
-            yield ImageStore(images, reports, installations, server, address, client_tls)
+            yield ImageStore(
+                images, reports, installations, server, address, client_tls, knows_hosts=security is not None
+            )
         finally:
             await server.stop()
 

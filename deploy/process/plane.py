@@ -42,8 +42,8 @@ from deploy.operations.export.schema_registry import schemas
 from deploy.operations.past.as_of_servers import AsOfServers
 from deploy.process.charts import read_charts
 from deploy.process.decisions_process import DecisionsProcess
-from deploy.process.gnoi import gnoi_installer
 from deploy.process.image_store import ImageStore, open_image_store
+from deploy.process.installers import installers_of
 from deploy.process.local_registrar import LocalRegistrar
 from deploy.process.redfish import open_redfish
 from deploy.process.tasks import ProcessTasks
@@ -60,13 +60,11 @@ from drivers.backends.simulated_bmc import BmcFaults, SimulatedBmcs
 from drivers.backends.simulated_transfers import ImageTransfers
 from drivers.decisions.buffer import DecisionBuffer
 from drivers.decisions.writer import DecisionWriter
-from drivers.gnoi.client import SCHEME as GNOI
 from drivers.hosts.logged_objects import LoggedObjects
 from drivers.hosts.simulated_hosts import SimulatedHosts
 from drivers.hosts.task_box import TaskBox
 from drivers.kubernetes.client import connect as connect_kubernetes
 from drivers.provisioning.device import no_url
-from drivers.redfish.client import SCHEME as REDFISH
 from drivers.relays.relay import Relay
 from drivers.simulators.agents import SimulatedAgents
 from drivers.simulators.bmc_network import BmcNetwork
@@ -263,7 +261,7 @@ class Plane:
             lambda: self._rng,
             network or redfish.prober,
             url_of,
-            {REDFISH: redfish.installer, GNOI: gnoi_installer(self.settings, images, self._now_ms)},
+            installers_of(self.settings, redfish.installer, images, self._box, self._now_ms),
         )
         self.parts.actors = actors_of(self.roles, context)
         acting = await stack.enter_async_context(ProcessTasks())  # it ends before the connections of actors are closed

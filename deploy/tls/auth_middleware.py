@@ -16,7 +16,7 @@ from aiohttp.typedefs import Handler, Middleware
 from commands.rpc.authentication import CertificateAuthenticator, Identity, Unauthenticated
 from commands.rpc.denials import Denials
 from drivers.wire.websocket import PEER_IDENTITY, PeerIdentity
-from projections.fleet.withdrawals.principals import DPU_AGENT
+from projections.fleet.withdrawals.principals import DPU_AGENT, NODE_AGENT
 
 PUBLIC: frozenset[str] = frozenset()
 """The roles of a path that needs no authentication."""
@@ -81,6 +81,15 @@ def _authenticate(authenticator: CertificateAuthenticator, request: web.Request)
     if not certificate:
         raise Unauthenticated("certificate: a client certificate is required, and none was given")
     return authenticator.authenticate(certificate)
+
+
+def node_agent_of(authenticator: CertificateAuthenticator, request: web.Request) -> str:
+    """The host whose agent makes a request; empty if its certificate names another role, or is missing or invalid."""
+    try:
+        principal = _authenticate(authenticator, request).principal
+    except Unauthenticated:
+        return ""
+    return principal.name if principal.role == NODE_AGENT else ""
 
 
 def _denial(status: int, reason: str) -> web.Response:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from commands.rpc.access import AccessControl
@@ -18,7 +19,7 @@ from commands.rpc.authentication import CertificateAuthenticator
 from commands.rpc.denials import Denials
 from commands.rpc.limits import Limits
 from deploy.settings.settings import Settings
-from deploy.tls.auth_middleware import PUBLIC, auth_middleware
+from deploy.tls.auth_middleware import PUBLIC, auth_middleware, node_agent_of
 from deploy.tls.certificates import BadCertificates, Certificates
 from deploy.tls.revocations import Revocations
 from drivers.wire.websocket import PATH
@@ -58,6 +59,10 @@ class Security:
         """TLS and middleware of the HTTP listener: the page, the metrics, and probes without a certificate."""
         guard = auth_middleware(self._authenticator, self.denials, _HTTP_PATHS, others=READERS)
         return self.certificates.server_context(asks=True), guard
+
+    def host_of(self, request: web.Request) -> str:
+        """The host whose agent makes a request to the image store; empty for everybody else."""
+        return node_agent_of(self._authenticator, request)
 
     def agents(self, devices_path: str) -> tuple[ssl.SSLContext, Middleware]:
         """TLS and middleware of the listener for agents, where other processes of the plane also read the DPUs'

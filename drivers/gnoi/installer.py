@@ -20,18 +20,10 @@ from drivers.gnoi.transfer import CHUNK_BYTES, Package, transfer
 from drivers.images.deliveries import Delivery
 from drivers.provisioning.attempts import Attempt
 from projections.field_checks import check_text, quoted
-from projections.zones.dpus.phases import (
-    CONFIG_FIRMWARE,
-    DPU_CONFIG,
-    INITIALIZE_INTERFACE,
-    OS_INSTALLING,
-    PREPARE_IMAGE,
-    REBOOTING,
-)
+from projections.zones.dpus.phases import INITIALIZE_INTERFACE, ON_DEVICE, OS_INSTALLING, PREPARE_IMAGE, REBOOTING
 
 DPU_MODE = "DPU"
 _TIMING = BootTiming()
-_ON_THE_DEVICE = frozenset((INITIALIZE_INTERFACE, CONFIG_FIRMWARE, PREPARE_IMAGE, OS_INSTALLING, DPU_CONFIG, REBOOTING))
 
 DeliveryOf: TypeAlias = Callable[[str, str], Awaitable[Delivery | None]]
 """What is sent to a DPU for an identity; None if no object wants the DPU. It may raise the errors of a device."""
@@ -59,7 +51,7 @@ class GnoiInstaller:
 
     async def run(self, attempt: Attempt) -> Mapping[str, str]:
         """Execute the step. Returns the facts that the device reports afterwards."""
-        if attempt.dpu.phase not in _ON_THE_DEVICE:
+        if attempt.dpu.phase not in ON_DEVICE:
             return {}
         async with connected(attempt.dpu.bmc_address, self._credentials()) as client:
             serial = await _checked_serial(attempt, client)

@@ -10,35 +10,35 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from drivers.backends.bmc import NeedsOperator, TaskFailed
-from drivers.hosts.host import DONE, NetworkRequest, Progress, RebootRequest
-from drivers.hosts.task_box import BoxContent, TaskBox
+from drivers.hosts.host import DONE, DeviceRequest, NetworkRequest, Progress, RebootRequest
+from drivers.hosts.task_box import BoxContent, Tasks
 from projections.field_checks import quoted
-from projections.resources.host_tasks import FAILED, NETWORK, REBOOT, FoundDevice, HostTask, is_ended
+from projections.resources.host_tasks import FAILED, INSTALL, NETWORK, REBOOT, RESTART, FoundDevice, HostTask, is_ended
 from schemas.resources.dpf.node import REBOOT_ORDER
 
 
 class AgentHost:
     """The agent of one host."""
 
-    def __init__(self, box: TaskBox, name: str) -> None:
+    def __init__(self, box: Tasks, name: str) -> None:
+        self.name = name
         self._box = box
-        self._name = name
 
     async def reboot(self, request: RebootRequest) -> Progress:
         """One move towards a reboot for the asking DPU."""
         read = await self._box.read()
         if read is None:
             raise NeedsOperator(
-                f"nodeRebootMethod: {request.how.method} cannot reach host {self._name}, from which no "
+                f"nodeRebootMethod: {request.how.method} cannot reach host {self.name}, from which no "
                 "`dpuplane host-agent` has reported; run one, or use external, or none for a DPU without a host"
             )
-        known = next((each for each in reversed(read.tasks.tasks) if _is_reboot_for(each, request.own)), None)
+        known = next((each for each in reversed(read.tasks.tasks) if _is_for(each, REBOOT, request.own)), None)
         if known is not None:
             return await self._followed(read, known)
         last = next((each for each in reversed(read.tasks.tasks) if each.action == REBOOT), None)
         is_open = last is not None and not is_ended(last, read.report)
         if last is not None and is_open and read.report.state_of(last.id) is not None:
-            return Progress(False, f"waits for the end of an earlier reboot of host {self._name}")
+            return Progress(False, f"waits for the end of an earlier reboot of host {self.name}")
         task = _joined(last, request) if last is not None and is_open else _reboot_task(read, request)
         await self._box.write(read, read.tasks.with_task(task, read.report))
         return Progress(False, self._waits("reboot it"))
@@ -49,7 +49,7 @@ class AgentHost:
         if read is None:
             return
         for task in read.tasks.tasks:
-            if not _is_reboot_for(task, request.own) or is_ended(task, read.report) or read.report.state_of(task.id):
+            if not _is_for(task, REBOOT, request.own) or is_ended(task, read.report) or read.report.state_of(task.id):
                 continue
             others = tuple(each for each in task.ids if each != request.own)
             rest = replace(task, ids=others)
@@ -65,9 +65,9 @@ class AgentHost:
         device = device_of(read, request.serial)
         if device is None:
             return Progress(
-                False, f"waits for the DPU with serial {quoted(request.serial)} on the PCI bus of {self._name}"
+                False, f"waits for the DPU with serial {quoted(request.serial)} on the PCI bus of {self.name}"
             )
-        known = next((each for each in read.tasks.tasks if _is_network_for(each, request.own)), None)
+        known = next((each for each in read.tasks.tasks if _is_for(each, NETWORK, request.own)), None)
         if known is not None:
             return await self._followed(read, known)
         task = HostTask(
@@ -81,6 +81,36 @@ class AgentHost:
         await self._box.write(read, read.tasks.with_task(task, read.report))
         return Progress(False, self._waits("configure its network"))
 
+    async def devices(self) -> tuple[FoundDevice, ...] | None:
+        """The DPUs that the agent has reported; None if no agent has reported."""
+        read = await self._box.read()
+        return None if read is None else read.report.devices
+
+    async def do_on_device(self, request: DeviceRequest) -> Progress:
+        """One move towards an installation or a restart of a DPU through its rshim. An earlier one of the DPU that has
+        ended is forgotten: a task with a URL is large."""
+        read = await self._box.read()
+        if read is None:
+            return Progress(False, self._waits("report"))
+        known = next((each for each in read.tasks.tasks if _is_for(each, request.action, request.own)), None)
+        if known is not None:
+            return await self._followed(read, known)
+        task = HostTask(
+            f"{request.action}-{read.stored.version}",
+            request.action,
+            request.zone,
+            pci_address=request.pci_address,
+            ids=(request.own,),
+            url=request.url,
+        )
+        earlier = [
+            each.id
+            for each in read.tasks.tasks
+            if (each.action, each.pci_address) == (task.action, task.pci_address) and is_ended(each, read.report)
+        ]
+        await self._box.write(read, read.tasks.without(earlier).with_task(task, read.report))
+        return Progress(False, self._waits(f"begin {request.action}"))
+
     async def changed(self) -> None:
         await self._box.changed()
 
@@ -88,17 +118,17 @@ class AgentHost:
         """How far a task is. A failed one is forgotten, so that the next attempt gives another one."""
         state = read.report.state_of(task.id)
         if not is_ended(task, read.report):
-            return Progress(
-                False, self._waits(f"end task {task.action}" if state is not None else f"begin {task.action}")
-            )
+            message = self._waits(f"end task {task.action}" if state is not None else f"begin {task.action}")
+            return Progress(False, message, 0 if state is None else state.percent)
         is_other_boot = task.action == REBOOT and read.report.boot_id != task.boot_id
         if state is not None and state.state == FAILED and not is_other_boot:
             await self._box.write(read, read.tasks.without([task.id]))
-            raise TaskFailed(f"host {self._name}: {state.message}")
+            begin = f"task: {task.action} on " if task.action in (INSTALL, RESTART) else ""
+            raise TaskFailed(f"{begin}host {self.name}: {state.message}")
         return DONE
 
     def _waits(self, what: str) -> str:
-        return f"waits for the agent of host {self._name} to {what}"
+        return f"waits for the agent of host {self.name} to {what}"
 
 
 def device_of(read: BoxContent, serial: str) -> FoundDevice | None:
@@ -108,12 +138,8 @@ def device_of(read: BoxContent, serial: str) -> FoundDevice | None:
     return next((each for each in read.report.devices if each.serial == serial), None)
 
 
-def _is_reboot_for(task: HostTask, own: str) -> bool:
-    return task.action == REBOOT and own in task.ids
-
-
-def _is_network_for(task: HostTask, own: str) -> bool:
-    return task.action == NETWORK and own in task.ids
+def _is_for(task: HostTask, action: str, own: str) -> bool:
+    return task.action == action and own in task.ids
 
 
 def _reboot_task(read: BoxContent, request: RebootRequest) -> HostTask:

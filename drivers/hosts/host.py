@@ -18,6 +18,7 @@ class Progress(NamedTuple):
 
     is_done: bool
     message: str = ""
+    percent: int = 0
 
 
 DONE = Progress(True)
@@ -49,6 +50,20 @@ class NetworkRequest(NamedTuple):
     zone: str
     serial: str
     mtu: int
+
+
+class DeviceRequest(NamedTuple):
+    """Work on a DPU that its host does: an installation or a restart. `own` is the id of the DPU, as in a
+    RebootRequest.
+
+    `url` is where the agent finds the image, without a secret.
+    """
+
+    action: str
+    own: str
+    zone: str
+    pci_address: str
+    url: str
 
 
 class Host(Protocol):

@@ -6,7 +6,7 @@ that it was made from: if another step has edited the tasks meanwhile, nothing i
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from drivers.hosts.objects import ObjectStore, StoredObject
 from eventstore.log import RESOURCES
@@ -22,6 +22,16 @@ class BoxContent(NamedTuple):
     tasks: HostTasks
     report: HostReport
     stored: StoredObject
+
+
+class Tasks(Protocol):
+    """The tasks of one host. Any call may raise Unreachable."""
+
+    async def read(self) -> BoxContent | None: ...
+
+    async def write(self, read: BoxContent, tasks: HostTasks) -> None: ...
+
+    async def changed(self) -> None: ...
 
 
 class TaskBox:

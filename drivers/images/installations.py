@@ -169,14 +169,43 @@ class Installations:
             found[psid_of(field)] = Firmware(field, url, versions)
         return found
 
+    async def host_url(self, dpu: str, identity: str) -> str:
+        """The URL of an installation for the agent of the DPU's host, which shows its certificate; empty if no object
+        wants the DPU. Raises as `url`."""
+        ready = await self._ready(dpu, identity)
+        if ready is None:
+            return ""
+        _check_bfb(ready.installation)
+        return f"{self._base_url()}/installations/{quote(dpu, safe='')}?image={quote(identity, safe='')}"
+
+    async def host_content(self, host: str, dpu: str, identity: str) -> Content | None:
+        """The image of a DPU, followed by its configuration, for the agent of a host; None for a DPU of another host.
+        Each call has a new token to join the cluster. Raises TransientError while something is missing that will come.
+        """
+        found = await self._worlds.wanted_dpu(dpu)
+        if found is None or not host or host_name(found[1]) != host:
+            return None
+        world, wanted = found
+        installation = installation_of(world, wanted, identity)
+        if isinstance(installation, Fault) or installation.image.kind != BFB:
+            return None
+        file = self._file(installation.image)
+        if file is None:
+            raise TransientFault(
+                f"image: {short_name(installation.image.key)} is not in the image store of this process"
+            )
+        claims = Claims(wanted.at.key, identity, self._now_ms() // 1_000 + VALID_S)
+        configuration = await self._configuration(claims, world, wanted, installation)
+        parts = [self._part_of(file), Part(None, configuration, len(configuration), None)]
+        return Content(parts, _digest(parts))
+
     async def delivery(self, dpu: str, identity: str) -> Delivery | None:
         """What is sent to a device that fetches nothing itself; None if no object wants the DPU. Raises as `url`."""
         ready = await self._ready(dpu, identity)
         if ready is None:
             return None
         _, _, claims, installation, file = ready
-        if installation.image.kind != BFB:
-            raise NeedsOperator(f"image: {short_name(installation.image.key)} cannot be sent; only a BFB can")
+        _check_bfb(installation)
 
         async def configuration() -> tuple[str, bytes]:
             try:
@@ -310,6 +339,16 @@ def seed_name(claims: Claims) -> str:
 
 class TransientFault(TransientError):
     """A configuration that cannot be rendered now: its objects have changed since the URL was given."""
+
+
+def host_name(wanted: Wanted) -> str:
+    """The name of the host of a wanted DPU."""
+    return str(wanted.spec.get("dpuNodeName") or wanted.spec.get("nodeName") or "")
+
+
+def _check_bfb(installation: Installation) -> None:
+    if installation.image.kind != BFB:
+        raise NeedsOperator(f"image: {short_name(installation.image.key)} cannot be sent; only a BFB can")
 
 
 def configuration_name(claims: Claims) -> str:

@@ -4,11 +4,13 @@
     GET /images/TOKEN/bfb/FILE.bfb                                 the image
     GET /images/TOKEN/bfb/bfcfg/NAME                               the configuration
     GET /images/TOKEN/bfb/seed/NAME.iso                            the configuration, as a medium for cloud-init
+    GET /installations/DPU?image=IDENTITY    the image followed by the configuration, for the agent of the DPU's host
 
 The first form is that of DPF's registry: a BMC fetches one file, and the installer in the image finds the configuration
-behind it. An image that is booted from virtual media has its configuration on a second medium. A response is sent as
-fast as the client reads. The number of concurrent responses is limited; a further request waits for its turn, and is
-refused with status 503 if the wait is too long. Requests are not logged, since their paths have tokens.
+behind it. An image that is booted from virtual media has its configuration on a second medium. The last form has no
+token: the agent shows its certificate. A response is sent as fast as the client reads. The number of concurrent
+responses is limited; a further request waits for its turn, and is refused with status 503 if the wait is too long.
+Requests are not logged, since their paths have tokens.
 """
 
 from __future__ import annotations
@@ -17,10 +19,11 @@ import asyncio
 import logging
 import re
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from ssl import SSLContext
+from typing import TypeAlias
 from urllib.parse import unquote
 
 from aiohttp import web
@@ -44,7 +47,15 @@ IDLE_S = 20.0
 PARTS_MAX = 4
 CONNECTIONS = ConnectionLimits(most=500, per_address=125)
 
+HostOf: TypeAlias = Callable[[web.Request], str]
+"""The host whose agent makes a request, by its certificate; empty for everybody else."""
+
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
+
+
+def no_host(request: web.Request) -> str:
+    """The agents that a server without certificates of clients knows."""
+    return ""
 
 
 class ImageServer:
@@ -61,6 +72,7 @@ class ImageServer:
         ssl: SSLContext | None,
         streams_at_once: int,
         limits: ConnectionLimits = CONNECTIONS,
+        host_of: HostOf = no_host,
     ) -> None:
         self.responses: Counter[int] = Counter()
         self.sent_bytes = 0
@@ -68,9 +80,11 @@ class ImageServer:
         self._installations = installations
         self._images = images
         self._offload = offload
+        self._host_of = host_of
         self._slots = asyncio.Semaphore(streams_at_once)
         app = web.Application(middlewares=[self._counted], client_max_size=0)
         app.router.add_get("/images/{token}/bfb/{path:.*}", self._get)
+        app.router.add_get("/installations/{dpu}", self._get_for_host)
         self._runner = web.AppRunner(
             app, access_log=None, shutdown_timeout=1.0, keepalive_timeout=IDLE_S, handler_cancellation=True
         )
@@ -102,8 +116,16 @@ class ImageServer:
 
     async def _get(self, request: web.Request) -> web.StreamResponse:
         names = _names(request)
+        token = request.match_info["token"]
+        return await self._answered(request, self._installations.content(token, names) if names else _nothing())
+
+    async def _get_for_host(self, request: web.Request) -> web.StreamResponse:
+        dpu, image = request.match_info["dpu"], request.query.get("image", "")
+        return await self._answered(request, self._installations.host_content(self._host_of(request), dpu, image))
+
+    async def _answered(self, request: web.Request, made: Awaitable[Content | None]) -> web.StreamResponse:
         try:
-            content = await self._installations.content(request.match_info["token"], names) if names else None
+            content = await made
         except TransientError:
             return web.Response(status=503, headers={"Retry-After": RETRY_AFTER_S})
         if content is None:
@@ -183,6 +205,10 @@ class ImageServer:
                 return b""
 
         return await self._offload(work)
+
+
+async def _nothing() -> None:
+    return None
 
 
 def _disconnect(request: web.Request) -> None:

@@ -42,8 +42,8 @@ from eventstore.errors import PermanentError
 from projections.field_checks import check_text, quoted
 from projections.zones.dpus.phases import (
     CONFIG_FIRMWARE,
-    DPU_CONFIG,
     INITIALIZE_INTERFACE,
+    ON_DEVICE,
     OS_INSTALLING,
     PREPARE_IMAGE,
     REBOOTING,
@@ -53,7 +53,6 @@ RESTART_S = 300.0
 """Longest time for which a restart may take until the operating system runs. A DPU without one never reaches that."""
 RESTART_SHOWN_S = 60.0
 """Longest time from a restart until a BMC reports it."""
-_ON_THE_DEVICE = frozenset((INITIALIZE_INTERFACE, CONFIG_FIRMWARE, PREPARE_IMAGE, OS_INSTALLING, DPU_CONFIG, REBOOTING))
 _RESTARTED = "restart asked"
 
 
@@ -91,7 +90,7 @@ class RedfishInstaller:
 
     async def run(self, attempt: Attempt) -> Mapping[str, str]:
         """Execute the step. Returns the facts that the device reports afterwards."""
-        if attempt.dpu.phase not in _ON_THE_DEVICE:
+        if attempt.dpu.phase not in ON_DEVICE:
             return {}
         if attempt.dpu.phase == CONFIG_FIRMWARE and self._firmware_of is not None:
             packages = await self._firmware_of(attempt.name, attempt.dpu.image)

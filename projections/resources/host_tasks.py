@@ -21,6 +21,8 @@ from projections.resources.state import LOCAL, ObjectId
 HOST_TASKS = "dpuplane.io/host-tasks"
 """Annotation of a DPUNode: the tasks for the agent of the host."""
 REBOOT, NETWORK = "reboot", "host-network"
+INSTALL, RESTART = "install", "restart-dpu"
+"""Work on a DPU through its rshim."""
 RUNNING, DONE, FAILED = "running", "done", "failed"
 STATES = (RUNNING, DONE, FAILED)
 TASKS_MAX = 40
@@ -78,7 +80,8 @@ class HostTask(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
     `ids` are those DPUs, each with the offset at which its step began. The task is open only while one of the steps is.
 
-    A reboot ends the boot `boot_id`.
+    A reboot ends the boot `boot_id`. An installation writes what the agent of the host, and nobody else, gets at `url`,
+    which names the DPU and the identity of the image, and has no secret.
     """
 
     id: str
@@ -90,6 +93,7 @@ class HostTask(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     methods: Mapping[str, str] = {}
     ids: tuple[str, ...] = ()
     mtu: int = 0
+    url: str = ""
 
 
 class HostTasks(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -516,7 +516,7 @@ class HostTasks(_message.Message):
     def __init__(self, tasks: _Optional[_Iterable[_Union[HostTask, _Mapping]]] = ..., position: _Optional[str] = ...) -> None: ...
 
 class HostTask(_message.Message):
-    __slots__ = ("id", "action", "pci_address", "boot_id", "method", "methods", "mtu", "frozen")
+    __slots__ = ("id", "action", "pci_address", "boot_id", "method", "methods", "mtu", "frozen", "url", "percent", "message")
     class MethodsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -532,6 +532,9 @@ class HostTask(_message.Message):
     METHODS_FIELD_NUMBER: _ClassVar[int]
     MTU_FIELD_NUMBER: _ClassVar[int]
     FROZEN_FIELD_NUMBER: _ClassVar[int]
+    URL_FIELD_NUMBER: _ClassVar[int]
+    PERCENT_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
     id: str
     action: str
     pci_address: str
@@ -540,7 +543,10 @@ class HostTask(_message.Message):
     methods: _containers.ScalarMap[str, str]
     mtu: int
     frozen: bool
-    def __init__(self, id: _Optional[str] = ..., action: _Optional[str] = ..., pci_address: _Optional[str] = ..., boot_id: _Optional[str] = ..., method: _Optional[str] = ..., methods: _Optional[_Mapping[str, str]] = ..., mtu: _Optional[int] = ..., frozen: _Optional[bool] = ...) -> None: ...
+    url: str
+    percent: int
+    message: str
+    def __init__(self, id: _Optional[str] = ..., action: _Optional[str] = ..., pci_address: _Optional[str] = ..., boot_id: _Optional[str] = ..., method: _Optional[str] = ..., methods: _Optional[_Mapping[str, str]] = ..., mtu: _Optional[int] = ..., frozen: _Optional[bool] = ..., url: _Optional[str] = ..., percent: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
 
 class RequestLifecycleRequest(_message.Message):
     __slots__ = ("command_id", "zone", "dpu", "verb", "image")

@@ -91,7 +91,8 @@ def test_a_bmc_address_may_be_any_host(address: str) -> None:
 def test_a_bmc_address_must_have_a_known_scheme(address: str) -> None:
     with pytest.raises(
         InvalidRequest,
-        match=r"^bmc_address: .* must be gnoi://HOST:PORT or redfish://HOST:PORT or simulated:NAME$",
+        match=r"^bmc_address: .* must be gnoi://HOST:PORT or redfish://HOST:PORT or rshim:NAMESPACE/HOST or "
+        r"simulated:NAME$",
     ):
         register(address)
 

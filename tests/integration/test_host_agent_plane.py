@@ -1,9 +1,11 @@
-"""A DPU is installed by a plane, and its host rebooted by its agent, over mutual TLS: from objects to Ready."""
+"""A plane installs a DPU, and the agent of its host reboots it, over mutual TLS: from objects to Ready, and the agent
+is killed meanwhile. The image reaches the DPU through its BMC, or through the agent and the rshim of the DPU."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 import ssl
 import sys
 from collections.abc import Iterator
@@ -28,6 +30,7 @@ from tests.support.host_trees import HostTree, host_tree
 from tests.support.image_server import ServedFile, image_server
 from tests.support.planes import Process, Ran, started
 from tests.support.redfish_steps import BFB, FAST, PASSWORD
+from tests.support.rshim_dpu import RshimDpu
 
 SERIAL = "MT2310XZ03LR"
 DEVICE = SERIAL.lower()
@@ -60,7 +63,13 @@ class Site:
         """The plane, in which only the DPU cluster is simulated."""
         files = self.certs.issue("plane/local", self.namespace.plane, "127.0.0.1", "localhost")
         tls = ("--tls-cert", str(files.cert), "--tls-key", str(files.key), "--tls-client-ca", str(files.ca))
-        listens = ("--listen", f"{self.namespace.plane}:0", "--http", "127.0.0.1:0", "--agents", "127.0.0.1:0")
+        ports = {
+            "listen": self.namespace.plane,
+            "images": self.namespace.plane,
+            "http": "127.0.0.1",
+            "agents": "127.0.0.1",
+        }
+        listens = tuple(word for name, host in ports.items() for word in (f"--{name}", f"{host}:0"))
         (self.folder / "password").write_text(PASSWORD)
         secret = ("--bmc-password-file", str(self.folder / "password"))
         data = ("--data", str(self.folder / "plane"), "--simulate-hosts", "1x1", "--image-hosts", "127.0.0.1")
@@ -102,10 +111,51 @@ def objects(image_url: str) -> list[dict[str, Any]]:
     template = {"bfb": {"name": "image"}, "dpuFlavor": "flavor", "nodeEffect": {"noEffect": True}}
     return [
         manifest("BFB", "image", {"url": image_url}),
-        manifest("DPUFlavor", "flavor", {}),
+        manifest("DPUFlavor", "flavor", {"bfcfgParameters": ["A=1"]}),
         manifest("DPUCluster", "dc", {"type": "kamaji", "maxNodes": 10}),
         manifest("DPUSet", "set", {"strategy": {"type": "RollingUpdate"}, "dpuTemplate": {"spec": template}}),
     ]
+
+
+async def test_an_agent_installs_through_the_rshim_although_it_is_killed_while_the_dpu_installs(
+    tmp_path: Path, namespace: HostNamespace
+) -> None:
+    site = Site(tmp_path, namespace)
+    own = site.certs.issue(f"node-agent/{HOST}")
+    device = RshimDpu(site.tree.dev / "rshim0")
+    device.holds.clear()
+    site.go.touch()
+    async with asyncio.timeout(PATIENCE_S), image_server() as images, site.serving() as plane:
+        images.files["a.bfb"] = ServedFile(BFB)
+        site.server = plane.address("api")
+        (tmp_path / "all.yaml").write_text(yaml.safe_dump_all(objects(images.url("a.bfb"))))
+        with device.running():
+            async with site.agent(own) as agent:
+                await site.until("get", "dpudevices", "-n", "dpf", text=DEVICE)
+                address = f"dpuplane.io/bmc-address=rshim:dpf/{HOST}"
+                assert (await site("annotate", "dpudevice", DEVICE, address, "-n", "dpf")).status == 0
+                assert (await site("apply", "-f", str(tmp_path / "all.yaml"))).status == 0
+                while not device.installs:
+                    await asyncio.sleep(0.1)
+                agent.kill()
+                await agent.ended()
+            async with site.agent(own):
+                while (await site("dpus", "show", DPU, "--output", "json")).json()["percent"] < 75:
+                    await asyncio.sleep(0.2)
+                device.holds.set()
+                ran = await site("wait", f"dpu/{DPU}", "-n", "dpf", "--for=condition=Ready", "--timeout", "380")
+                assert ran.status == 0, ran
+        shown = (await site("dpus", "show", DPU, "--output", "json")).json()
+        await plane.stop()
+    assert (shown["phase"], shown["bmc_address"]) == ("Ready", f"rshim:dpf/{HOST}")
+    assert (device.installs, device.image.startswith(BFB)) == (1, True)
+    configuration = device.image[len(BFB) :].decode()
+    assert "A=1" in configuration
+    assert site.tree.boot_id == "boot-2"
+    token = re.search(r"kubeadm join \S+ --token (\S+)", configuration)
+    assert token is not None
+    for file in (tmp_path / "plane").rglob("*"):
+        assert not file.is_file() or token[1].encode() not in file.read_bytes()
 
 
 async def test_a_dpu_gets_ready_with_a_reboot_by_an_agent_that_is_killed_meanwhile(

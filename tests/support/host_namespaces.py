@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import subprocess
@@ -11,6 +12,8 @@ from typing import NamedTuple
 
 from tests.support.planes import DPUPLANE
 from tests.support.requirements import missing_requirement
+
+_numbers = itertools.count(1)
 
 
 class HostNamespace(NamedTuple):
@@ -35,7 +38,8 @@ def host_namespace() -> Iterator[HostNamespace]:
     if os.geteuid() != 0 or shutil.which("ip") is None:
         missing_requirement("network namespaces need root and iproute2")
     number = os.getpid() % (1 << 14)
-    name, cable = f"dpuplane-{os.getpid()}", f"dp{os.getpid()}"
+    own = f"{os.getpid()}-{next(_numbers)}"
+    name, cable = f"dpuplane-{own}", f"dp{own}"
     network = f"198.18.{number >> 6}.{(number & 63) * 4}"
     prefix, last = network.rpartition(".")[0], int(network.rpartition(".")[2])
     found = HostNamespace(name, f"{prefix}.{last + 1}")
@@ -51,6 +55,8 @@ def host_namespace() -> Iterator[HostNamespace]:
         found.run("ip", "link", "set", "eth0", "up")
         yield found
     finally:
+        # the kernel removes a namespace later, and what is in it
+        subprocess.run(("ip", "link", "delete", cable), check=False, capture_output=True, timeout=60)
         _run("ip", "netns", "delete", name)
 
 

@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 from commands.requests.hosts import merged
 from projections.resources.host_tasks import (
+    DEVICES_MAX,
     HOST_TASKS,
+    INSTALL,
     NETWORK,
     REBOOT,
     TASKS_MAX,
@@ -73,9 +75,18 @@ def test_the_tasks_of_a_host_are_bounded_and_ended_ones_go_first() -> None:
 def test_the_largest_tasks_and_reports_fit_into_a_record() -> None:
     ids = tuple(f"{'d' * 60}-{number}@{10**12}" for number in range(16))
     methods = dict.fromkeys(ids, "SystemLevelReset")
-    largest = [
-        HostTask(f"t{number}", NETWORK, "z" * 63, "0000:03:00.0", ids=ids[:1]) for number in range(TASKS_MAX - 4)
-    ]
+    image = f"{'i' * 200}/{'0' * 16}"
+    url = f"https://{'h' * 60}.example.org:7083/installations/{'d' * 120}?image={image}"
+    largest = (
+        [
+            HostTask(f"t{number}", INSTALL, "z" * 63, "0000:03:00.0", ids=ids[:1], url=url)
+            for number in range(DEVICES_MAX)  # one for each device
+        ]
+        + [
+            HostTask(f"t{number}", NETWORK, "z" * 63, "0000:03:00.0", ids=ids[:1])
+            for number in range(DEVICES_MAX, TASKS_MAX - 4)
+        ]
+    )
     reboots = [
         HostTask(f"r{number}", REBOOT, "z" * 63, boot_id="b" * 36, method="PowerCycle", methods=methods, ids=ids)
         for number in range(4)

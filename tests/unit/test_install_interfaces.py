@@ -89,8 +89,8 @@ def test_an_address_has_the_form_of_an_interface(interfaces: Mapping[str, Instal
     assert check_bmc_address("f", "brief:d") is None
     for address in ("brief", "brief:", "brief://d", "redfish:d", "http://bmc:1/d", "simulated:a b"):
         assert check_bmc_address("f", address) == (
-            f"f: {address!r} must be gnoi://HOST:PORT or redfish://HOST:PORT or simulated:NAME or brief:NAME or"
-            " own:NAME"
+            f"f: {address!r} must be gnoi://HOST:PORT or redfish://HOST:PORT or rshim:NAMESPACE/HOST or simulated:NAME"
+            " or brief:NAME or own:NAME"
         )
 
 
@@ -99,7 +99,9 @@ async def test_a_process_reaches_the_schemes_of_its_table() -> None:
     connect = connect_of(BmcContext(bmcs))
     assert connect("simulated:d") is bmcs.device("d")
     for address in ("ftp:d", "http://h/d", "simulated", ""):
-        with pytest.raises(NeedsOperator, match=f"'{address}' must begin with one of gnoi:, redfish:, simulated:"):
+        with pytest.raises(
+            NeedsOperator, match=f"'{address}' must begin with one of gnoi:, redfish:, rshim:, simulated:"
+        ):
             connect(address)
     with pytest.raises(NeedsOperator, match="'redfish://h' needs a provisioner with an installer for its scheme"):
         connect("redfish://h")

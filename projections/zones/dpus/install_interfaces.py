@@ -32,6 +32,7 @@ _NETWORK_ON_DEVICE = {HOST_NETWORK: STEPS[HOST_NETWORK]._replace(executor=DEVICE
 INTERFACES: Mapping[str, InstallInterface] = {
     "gnoi": InstallInterface("//HOST:PORT"),
     "redfish": InstallInterface("//HOST:PORT"),
+    "rshim": InstallInterface("NAMESPACE/HOST"),
     "simulated": InstallInterface("NAME", {**STEPS, **_NETWORK_ON_DEVICE}),
 }
 """Install interfaces by scheme."""

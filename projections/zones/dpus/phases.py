@@ -77,5 +77,9 @@ INSTALLING = frozenset(PROVISIONING) - {NODE_EFFECT_REMOVAL}
 ALTERING = frozenset(PROVISIONING[PROVISIONING.index(CONFIG_FIRMWARE) : -1])
 """Steps that alter the device. From the first of these steps on, the device cannot serve with its former image."""
 
+ON_DEVICE = frozenset((INITIALIZE_INTERFACE, CONFIG_FIRMWARE, PREPARE_IMAGE, OS_INSTALLING, DPU_CONFIG, REBOOTING))
+"""Steps that have a part on a device. An installer of a real device has nothing to do in others: those are the host's
+and the DPU cluster's."""
+
 INSTALLED = frozenset(PROVISIONING[PROVISIONING.index(OS_INSTALLING) : -1])
 """Steps after which the device must run the target image."""

@@ -1,0 +1,235 @@
+"""Installs an image on a DPU, and restarts a DPU, through its rshim.
+
+The plane knows how far a task is by its percentage, which it gives back to an agent that was killed:
+
+    0 -> BEGUN, before the device is touched -> FINAL, before the last block -> WRITTEN -> INSTALLING -> the end
+
+An agent that finds a task at BEGUN writes all of the stream again: it was cut, and the DPU does not boot from it. At
+FINAL, the device may have the last block. Then only the log of the rshim tells, in which the installer of the image
+writes soon after the whole stream has arrived. The last block is written after the digest of all was compared, so that
+a DPU never boots from a wrong image.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from deploy.host_agent.actions import ActionFailed, Progress
+from deploy.host_agent.devices import rshim_of
+from deploy.host_agent.image_source import OpenImage, Stream
+from deploy.host_agent.rshim import Misc, open_boot, read_misc, write_all, write_misc
+from schemas.api import dpuplane_pb2 as pb
+
+BEGUN, FINAL, WRITTEN, INSTALLING = 1, 45, 50, 75
+RESET = "SW_RESET 1"
+GRAIN_S = 2
+"""The time since a reset is in whole seconds."""
+_LAST_RESET = re.compile(r"restarts the DPU; its last reset was at second (-?\d+) of the boot of the host")
+
+_Result = TypeVar("_Result")
+
+
+class RshimTiming(NamedTuple):
+    """How long a device may take, in seconds."""
+
+    call_s: float = 30.0
+    """For one read, and for one write of a block."""
+    install_s: float = 2_700.0
+    """From the end of the stream until the operating system runs. The step has an hour."""
+    settle_s: float = 300.0
+    """From the end of the stream until the installer in the image writes to the log."""
+    restart_s: float = 900.0
+    """From a reset until the operating system runs."""
+    gone_s: float = 120.0
+    """For which the rshim may be away: its device vanishes while the card is reset."""
+    poll_s: float = 2.0
+
+
+_TIMING = RshimTiming()
+
+
+class Rshim:
+    """The rshim of one DPU. Each call raises ActionFailed."""
+
+    def __init__(self, dev: Path, pci_address: str, timing: RshimTiming) -> None:
+        self._dev = dev
+        self._slot = pci_address.rpartition(".")[0]
+        self._timing = timing
+        self._seen_s = asyncio.get_running_loop().time()
+
+    async def folder(self) -> Path:
+        """Its folder."""
+        name = await asyncio.to_thread(rshim_of, self._dev, self._slot)
+        if not name:
+            raise ActionFailed(f"rshim: the host has no rshim of the DPU at {self._slot}; is its driver running?")
+        return self._dev / name
+
+    async def read(self) -> Misc:
+        """Its settings and its log."""
+        folder = await self.folder()
+        return await self.timed("read", lambda: read_misc(folder))
+
+    async def read_if_there(self) -> Misc | None:
+        """Its settings and its log; None while it is away for a time."""
+        now_s = asyncio.get_running_loop().time()
+        try:
+            found = await self.read()
+        except ActionFailed:
+            if now_s - self._seen_s > self._timing.gone_s:
+                raise
+            return None
+        self._seen_s = now_s
+        return found
+
+    async def timed(self, what: str, work: Callable[[], _Result]) -> _Result:
+        """Run blocking work on the device within its time limit."""
+        try:
+            async with asyncio.timeout(self._timing.call_s):
+                return await asyncio.to_thread(work)
+        except TimeoutError:
+            raise ActionFailed(f"rshim: the device did not {what} within {self._timing.call_s:g} s") from None
+        except OSError as error:
+            raise ActionFailed(f"rshim: the device could not {what}: {error.strerror}") from error
+
+
+class _Boots:
+    """Tells the boot after a reset from the one before it, which a rshim may still show for a moment."""
+
+    def __init__(self, before: Misc | None) -> None:
+        self._before = before
+
+    def is_after(self, misc: Misc) -> bool:
+        """Whether this is from after the reset. Once it is, everything later is."""
+        before = self._before
+        if before is not None and (misc.lines != before.lines or misc.up_s < before.up_s):
+            self._before = None
+        return self._before is None
+
+
+class InstallAction:
+    """Installs images. `dev` is the root of the devices of the host."""
+
+    def __init__(self, dev: Path, source: OpenImage, timing: RshimTiming = _TIMING) -> None:
+        self._dev = dev
+        self._source = source
+        self._timing = timing
+
+    async def run(self, task: pb.HostTask, progress: Progress) -> None:
+        rshim, is_written = Rshim(self._dev, task.pci_address, self._timing), task.percent >= WRITTEN
+        if not is_written:
+            is_written = task.percent >= FINAL and await self._shows_installer(rshim)
+            if not is_written:
+                misc = await rshim.read()
+                self._check_idle(misc)
+                await self._write(task, rshim, progress)
+                await progress(WRITTEN, "waits for the installer of the image")
+                await self._follow(rshim, progress, misc, saw=False)
+                return
+        await self._follow(rshim, progress, None, saw=True)
+
+    async def _shows_installer(self, rshim: Rshim) -> bool:
+        """Whether the installer of the image begins in its time."""
+        loop = asyncio.get_running_loop()
+        ends_s = loop.time() + self._timing.settle_s
+        while loop.time() < ends_s:
+            misc = await rshim.read_if_there()
+            if misc is not None and misc.installs:
+                return True
+            await asyncio.sleep(self._timing.poll_s)
+        return False
+
+    def _check_idle(self, misc: Misc) -> None:
+        """Another program may install an image: a reset would leave the DPU without an operating system."""
+        if misc.installs and not misc.fault and 0 <= misc.up_s < self._timing.install_s:
+            raise ActionFailed("rshim: another program installs an image on the DPU; wait until it has ended")
+
+    async def _write(self, task: pb.HostTask, rshim: Rshim, progress: Progress) -> None:
+        folder = await rshim.folder()
+        async with self._source(task.url) as stream:
+            await progress(BEGUN, "writes the image")
+            handle = await rshim.timed("begin a boot stream", lambda: open_boot(folder))
+            try:
+                await self._copy(stream, handle, rshim, progress)
+            finally:
+                await rshim.timed("end the boot stream", lambda: os.close(handle))
+
+    async def _copy(self, stream: Stream, handle: int, rshim: Rshim, progress: Progress) -> None:
+        digest, count, told, held = hashlib.sha256(), 0, BEGUN, b""
+        async for chunk in stream.chunks:
+            digest.update(chunk)
+            count += len(chunk)
+            block, held = held, chunk
+            await rshim.timed("take the image", lambda block=block: write_all(handle, block))  # type: ignore[misc]
+            percent = BEGUN + (FINAL - BEGUN - 1) * count // stream.size
+            if percent >= told + 10:
+                told = percent
+                await progress(percent, "writes the image")
+        if count != stream.size or digest.digest() != stream.sha256:
+            raise ActionFailed(f"image: {count} bytes arrived, which do not have the size and digest that were stated")
+        await progress(FINAL, "writes the last block of the image")
+        await rshim.timed("take the image", lambda: write_all(handle, held))
+
+    async def _follow(self, rshim: Rshim, progress: Progress, before: Misc | None, *, saw: bool) -> None:
+        """Follow the log to the end. `before` is what the rshim showed before this agent wrote the image. `saw` says
+        whether the installer was seen, by this agent or an earlier one."""
+        loop, told, boots = asyncio.get_running_loop(), WRITTEN, _Boots(before)
+        ends_s = loop.time() + self._timing.install_s
+        while loop.time() < ends_s:
+            misc = await rshim.read_if_there()
+            if misc is not None and boots.is_after(misc):
+                if misc.fault:
+                    raise ActionFailed(f"rshim: the DPU reports: {misc.fault}")
+                if misc.installs:
+                    saw = True
+                    if told < INSTALLING:
+                        told = INSTALLING
+                        await progress(INSTALLING, "the DPU installs the image")
+                elif misc.is_ready and saw:
+                    return
+                elif misc.is_ready:
+                    raise ActionFailed("image: the DPU booted without installing it")
+            await asyncio.sleep(self._timing.poll_s)
+        raise ActionFailed(f"rshim: the DPU was not ready {self._timing.install_s:g} s after the image was written")
+
+
+class RestartAction:
+    """Restarts DPUs, each once for a task: the time of its last reset decides whether it has happened.
+
+    That time is on the clock of the host's boot. An agent that is killed in a reset and starts again in another boot of
+    its host resets the DPU again.
+    """
+
+    def __init__(self, dev: Path, timing: RshimTiming = _TIMING) -> None:
+        self._dev = dev
+        self._timing = timing
+
+    async def run(self, task: pb.HostTask, progress: Progress) -> None:
+        rshim, loop = Rshim(self._dev, task.pci_address, self._timing), asyncio.get_running_loop()
+        misc, told = await rshim.read(), _LAST_RESET.fullmatch(task.message)
+        reset_s, boots = _reset_s(misc), _Boots(None)
+        if told is None or reset_s <= int(told[1]) + GRAIN_S:
+            if told is None:
+                await progress(
+                    BEGUN, f"restarts the DPU; its last reset was at second {reset_s} of the boot of the host"
+                )
+            folder, boots = await rshim.folder(), _Boots(misc)
+            await rshim.timed("reset", lambda: write_misc(folder, RESET))
+        ends_s = loop.time() + self._timing.restart_s
+        while loop.time() < ends_s:
+            found = await rshim.read_if_there()
+            if found is not None and boots.is_after(found) and found.is_ready:
+                return
+            await asyncio.sleep(self._timing.poll_s)
+        raise ActionFailed(f"rshim: the DPU was not ready {self._timing.restart_s:g} s after its reset")
+
+
+def _reset_s(misc: Misc) -> int:
+    """When a DPU was reset last, in seconds since the host was booted."""
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME)) - misc.up_s

@@ -1,0 +1,207 @@
+"""A DPU behind a rshim in a folder: a FIFO that takes boot streams, and a `misc` file with the log of its boot.
+
+The driver of a real rshim is a character device. Here a thread plays it: it replaces `misc` whenever the log changes,
+and finds a setting that was written to its end. To open the FIFO resets the DPU, as with the driver.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from drivers.images.bfb import MAGIC, BadImage, BfbReader
+
+FLASH_S, BOOT_S = 0.1, 0.05
+_POLL_S = 0.005
+_RESET = b"SW_RESET 1\n"
+_SHOWN_MAX = 16
+_INSTALLS = "INFO[MISC]: Installing OS image"
+
+
+class RshimDpu:
+    """One DPU. `planned` are the ends of its next installations, fail or lie; without one, they succeed.
+
+    `installs` counts complete streams, `restarts` resets by SW_RESET, and `cut` streams that ended early. `image` is
+    the stream that it runs.
+    """
+
+    def __init__(self, folder: Path, slot: str = "0000:03:00") -> None:
+        self.folder = folder
+        self.planned: list[str] = []
+        self.installs = self.restarts = self.cut = 0
+        self.image = b""
+        self.takes_max = -1
+        """The number of bytes after which the device refuses more, until `accepts` is set."""
+        self.accepts = threading.Event()
+        self.holds = threading.Event()
+        """While it is cleared, an installation does not proceed."""
+        self.holds.set()
+        self.proceeds: Callable[[], bool] = lambda: True
+        """Whether the end of an installation may come: a follower must have seen the installer."""
+        self._slot = slot
+        self._text = ""
+        self._shown: deque[int] = deque()
+        self._lock = threading.Lock()
+        self._reset_s = time.monotonic() - 5_000.0
+        self._lines: list[str] = ["INFO[BL2]: start", "INFO[MISC]: Linux up", "INFO[MISC]: DPU is ready"]
+        self._ends = threading.Event()
+        self._due: list[tuple[float, str]] = []
+        self._next = b""
+        folder.mkdir(parents=True, exist_ok=True)
+        os.mkfifo(folder / "boot")
+        self._show()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    @contextmanager
+    def running(self) -> Iterator[RshimDpu]:
+        self._thread.start()
+        try:
+            yield self
+        finally:
+            self._ends.set()
+            self._thread.join(60)
+            assert not self._thread.is_alive()
+            for handle in self._shown:
+                os.close(handle)
+
+    def age(self, span_s: float) -> None:
+        """Let it have run for a time."""
+        self._reset_s -= span_s
+        self._show()
+
+    def _run(self) -> None:
+        handle = os.open(self.folder / "boot", os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            shown_s = 0.0
+            while not self._ends.is_set():
+                self._take_setting()
+                self._proceed()
+                ready, _, _ = select.select([handle], [], [], _POLL_S)
+                if ready and (first := os.read(handle, 65_536)):
+                    handle = self._receive(handle, first)
+                elif ready:
+                    time.sleep(_POLL_S)  # no writer
+                if time.monotonic() - shown_s > 0.2:
+                    shown_s = time.monotonic()
+                    self._show()
+        finally:
+            os.close(handle)
+
+    def _receive(self, handle: int, data: bytes) -> int:
+        """Take a boot stream to its end. Returns the handle for the next one."""
+        self._reset("INFO[BL2]: start", "INFO[BL2]: boot mode (rshim)")
+        content = bytearray()
+        while data and not self._ends.is_set():
+            content += data
+            if 0 <= self.takes_max < len(content):
+                self.takes_max = -1
+                self.accepts.clear()
+                os.close(handle)  # the writer gets EPIPE
+                self.cut += 1
+                while not self.accepts.wait(_POLL_S) and not self._ends.is_set():
+                    pass
+                return os.open(self.folder / "boot", os.O_RDONLY | os.O_NONBLOCK)
+            data = _next(handle, self._ends)
+        complete = _last_stream(bytes(content))
+        if complete is None:
+            self.cut += 1
+        else:
+            self.installs += 1
+            self._install(complete)
+        return handle
+
+    def _install(self, content: bytes) -> None:
+        how = self.planned.pop(0) if self.planned else ""
+        now_s = time.monotonic()
+        if how == "lie":
+            self._due = [(now_s + BOOT_S, "boot")]
+            return
+        self._lines.append(_INSTALLS)
+        self._show()
+        if how == "fail":
+            self._due = [(now_s + FLASH_S, "fault")]
+            return
+        self._next = content
+        self._due = [(now_s + FLASH_S, "flashed"), (now_s + FLASH_S + BOOT_S, "boot")]
+
+    def _may_proceed(self) -> bool:
+        return self.holds.is_set() and (_INSTALLS not in self._lines or self.proceeds())
+
+    def _proceed(self) -> None:
+        while self._due and self._due[0][0] <= time.monotonic() and self._may_proceed():
+            match self._due.pop(0)[1]:
+                case "fault":
+                    self._lines.append("ERR[MISC]: Failed to write the eMMC")
+                case "flashed":
+                    self.image = self._next
+                    self._lines.append("INFO[MISC]: Installation finished")
+                case "boot":
+                    self._reset("INFO[BL2]: start", "INFO[MISC]: Linux up", "INFO[MISC]: DPU is ready")
+            self._show()
+
+    def _take_setting(self) -> None:
+        """Find a setting in the files that were shown last: a writer may have opened one before it was replaced."""
+        for handle in list(self._shown):
+            if (at := os.pread(handle, 65_536, 0).find(_RESET)) >= 0:
+                os.ftruncate(handle, at)
+                self.restarts += 1
+                self._reset("INFO[BL2]: start")
+                self._due = [(time.monotonic() + BOOT_S, "boot")]
+
+    def _reset(self, *lines: str) -> None:
+        self._reset_s = time.monotonic()
+        self._due = []
+        self._lines = [*lines]
+        self._show()
+
+    def _show(self) -> None:
+        up_s = int(time.monotonic() - self._reset_s)
+        head = (
+            "DISPLAY_LEVEL   2 (0:basic, 1:advanced, 2:log)\nBOOT_MODE       1 (0:rshim, 1:emmc)\n"
+            f"SW_RESET        0 (1: reset)\nDEV_NAME        pcie-{self._slot}.2\nUP_TIME         {up_s}(s)\n"
+        )
+        bar = "---------------------------------------\n"
+        text = f"{head}{bar}             Log Messages\n{bar}" + "".join(f" {line}\n" for line in self._lines)
+        with self._lock:
+            if text == self._text:
+                return
+            self._text = text
+            partial = self.folder / ".misc"
+            partial.write_text(text)
+            self._shown.append(os.open(partial, os.O_RDWR))
+            partial.replace(self.folder / "misc")
+            if len(self._shown) > _SHOWN_MAX:
+                os.close(self._shown.popleft())
+
+
+def _last_stream(content: bytes) -> bytes | None:
+    """The complete boot stream in what arrived. A FIFO does not show where a killed writer was followed by another."""
+    magic, begin = MAGIC.to_bytes(4, "little"), content.find(MAGIC.to_bytes(4, "little"))
+    while begin >= 0:
+        reader = BfbReader()
+        try:
+            reader.feed(content[begin:])
+            reader.finish()
+        except BadImage:
+            begin = content.find(magic, begin + 1)
+        else:
+            return content[begin:]
+    return None
+
+
+def _next(handle: int, ends: threading.Event) -> bytes:
+    """The next bytes of a stream; empty at its end."""
+    while not ends.is_set():
+        ready, _, _ = select.select([handle], [], [], 0.5)
+        if ready:
+            try:
+                return os.read(handle, 65_536)
+            except BlockingIOError:
+                continue
+    return b""

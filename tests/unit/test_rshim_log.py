@@ -1,0 +1,66 @@
+"""The content of a rshim's `misc`, as drivers show it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deploy.host_agent.rshim import Misc, parsed, read_misc, write_misc
+
+SHOWN = """DISPLAY_LEVEL   2 (0:basic, 1:advanced, 2:log)
+BF_MODE         DPU mode
+BOOT_MODE       1 (0:rshim, 1:emmc, 2:emmc-boot-swap)
+DEV_NAME        pcie-0000:e1:00.2
+UP_TIME         4172(s)
+---------------------------------------
+             Log Messages
+---------------------------------------
+ INFO[PSC]: PSC BL1 START
+ INFO[BL2]: start
+ INFO[BL2]: boot mode (emmc)
+ INFO[UEFI]: exit Boot Service
+ INFO[MISC]: Linux up
+ INFO[MISC]: : DPU is ready
+"""
+
+
+def log(*lines: str) -> Misc:
+    return parsed("UP_TIME         3(s)\n" + "".join(f" {line}\n" for line in lines))
+
+
+def test_a_dpu_that_runs_its_operating_system_is_ready() -> None:
+    found = parsed(SHOWN)
+    assert (found.up_s, found.is_ready, found.installs, found.fault) == (4172, True, False, "")
+    assert found.lines[0] == "INFO[BL2]: start"
+
+
+@pytest.mark.parametrize(
+    "line", ["Ubuntu installation started", "Installing OS image", "Installation finished", "Rebooting..."]
+)
+def test_only_an_installer_writes_of_an_installation(line: str) -> None:
+    assert log("INFO[BL2]: start", f"INFO[MISC]: {line}").installs
+    assert not log(f"INFO[MISC]: {line}", "INFO[BL2]: start", "INFO[MISC]: Linux up").installs, "of an earlier boot"
+    assert not log("INFO[BL2]: start", "INFO[UEFI]: Installing a key").installs
+
+
+def test_a_fault_is_the_first_line_about_one() -> None:
+    found = log("INFO[BL2]: start", "ERR[MISC]: Failed to write the eMMC", "ERR[MISC]: more")
+    assert found.fault == "ERR[MISC]: Failed to write the eMMC"
+    assert log("INFO[MISC]: Installation failed").fault
+    assert not log("WARN[UEFI]: no PXE").fault
+
+
+@pytest.mark.parametrize("text", ["", "\0\xff", "UP_TIME never\n", "INFO[]: x\n", "x" * 100_000])
+def test_a_strange_content_says_nothing(text: str) -> None:
+    assert parsed(text) == Misc(-1, ())
+
+
+def test_the_log_is_asked_for_once(tmp_path: Path) -> None:
+    (tmp_path / "misc").write_text("DISPLAY_LEVEL   0 (0:basic)\nUP_TIME         7(s)\n")
+    for _ in range(2):
+        assert read_misc(tmp_path).up_s == 7
+    assert (tmp_path / "misc").read_text().count("DISPLAY_LEVEL 2\n") == 1
+    with pytest.raises(FileNotFoundError):
+        write_misc(tmp_path / "missing", "SW_RESET 1")
+    assert not (tmp_path / "missing").exists()
