@@ -47,6 +47,11 @@ def counter() -> Any:
     return _SPAWN.Value("q", 0, lock=False)
 
 
+def numbers(count: int) -> Any:
+    """Numbers that this process shares with one beside it."""
+    return _SPAWN.Array("d", count, lock=False)
+
+
 @contextmanager
 def serving(*flags: str) -> Iterator[dict[str, str]]:
     """A ready `dpuplane serve`: its addresses by name (`api`, `http`, `agents`), and its `pid`."""
