@@ -26,4 +26,38 @@ class OldVersion(NamedTuple):
     upcast: Upcast
 
 
-OLD_VERSIONS: tuple[OldVersion, ...] = ()
+def _record(name: str, doc: str, fields: dict[str, Any]) -> dict[str, Any]:
+    """The schema of an event: the types of its fields after the envelope, by name."""
+    columns = [{"name": field, "type": kind} for field, kind in ({"envelope": _ENVELOPE} | fields).items()]
+    return {"type": "record", "name": name, "namespace": "dpuplane", "doc": doc, "fields": columns}
+
+
+_ENVELOPE = {
+    "type": "record",
+    "name": "Envelope",
+    "fields": [
+        {"name": "command_id", "type": "string"},
+        {"name": "subject", "type": "string"},
+        {"name": "actor", "type": "string"},
+        {"name": "issued_at_ms", "type": "long"},
+    ],
+}
+_TEXTS = {"type": "array", "items": "string"}
+
+_OBSERVED_1 = _record(
+    "ResourcesObserved",
+    "Observations without the versions of their objects.",
+    {
+        "source": "string",
+        **dict.fromkeys(("kinds", "namespaces", "names", "uids", "observations"), _TEXTS),
+        **dict.fromkeys(("cause_partition", "from_offset", "to_offset", "seen_offset"), "long"),
+    },
+)
+
+
+def _without_versions(fields: Fields) -> Fields:
+    """An observation without a version replaces the last one."""
+    return {**fields, "resource_versions": []}
+
+
+OLD_VERSIONS: tuple[OldVersion, ...] = (OldVersion(1, 37, _OBSERVED_1, _without_versions),)

@@ -1,30 +1,41 @@
 """Observations of objects that other programs own, appended to topic resources when a field that folds use changes.
 
 An observation is the JSON text that the reader of its kind makes of an object. Without a complete list of a kind, no
-observation is removed.
+observation is removed. An observation has the version of its object, and replaces none of a later version, which
+another edge has seen. After a restore of the API server from a backup, the listed objects replace all others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf
 from random import Random
+from typing import NamedTuple
 
 import msgspec
 
 from commands.kubernetes.differences import Differences, Record
+from commands.kubernetes.list_watch import number_of
 from eventstore.bounded_batches import bounded_batches
 from eventstore.ids import envelope, uuid7
 from eventstore.log import RESOURCES
 from eventstore.replicas.beacons import Ranks
 from eventstore.replicas.replica import Replica
 from projections.fold_states import FoldStates
-from projections.resources.state import ObjectId, object_id
+from projections.resources.state import ObjectId, Observed, object_id
 from schemas.events import MAX_COMMAND_BYTES, MAX_ITEMS, ResourcesObserved
 from schemas.kubernetes.objects import Custom
 
 BYTES_MAX = MAX_COMMAND_BYTES * 3 // 4
-_NONE = ("", "")
+
+
+class _Wanted(NamedTuple):
+    """The uid and the observation of an object, which is empty if the object is gone, and the version of the object, 0
+    if it is unknown."""
+
+    uid: str
+    text: str
+    version: int = 0
 
 
 class ObservationEdge:
@@ -37,8 +48,10 @@ class ObservationEdge:
         self._now_ms = now_ms
         self._rng = rng
         self._actor = f"kubernetes/{source}/{replica.name}"
-        self._wanted: dict[str, tuple[str, str]] = {}
-        """The uid and the observation of each object, by key; an empty observation if the object is gone."""
+        self._wanted: dict[str, _Wanted] = {}
+        """The observation of each object, by key."""
+        self._restored: set[str] = set()
+        """Objects that were listed, or missing, after a restore of the API server: they replace later versions."""
         self.differences = Differences(
             replica, ranks, source, self._plan, lambda: self._wanted, rng=rng, on_refused=lambda key, reason: None
         )
@@ -47,25 +60,36 @@ class ObservationEdge:
         """Append differences until cancelled."""
         await self.differences.run()
 
-    def put(self, at: ObjectId, uid: str, fields: Mapping[str, object]) -> None:
+    def put(self, at: ObjectId, uid: str, fields: Mapping[str, object], version: int = 0) -> None:
         """Observe an object: its fields, without those that are empty."""
         text = msgspec.json.encode({name: value for name, value in fields.items() if value or name == "ready"}).decode()
-        if self._wanted.get(at.key) != (uid, text):
-            self._wanted[at.key] = (uid, text)
+        wanted, known = _Wanted(uid, text, version), self._wanted.get(at.key)
+        self._wanted[at.key] = wanted
+        row = self._states.resources(self.source).observed.rows.get(at.key)
+        was_late = known is not None and row is not None and known.version < row.version
+        if known is None or known[:2] != wanted[:2] or was_late:
             self.differences.mark((at.key,))
 
-    def remove(self, at: ObjectId) -> None:
-        """Observe that an object is gone."""
-        if self._is_observed(at.key) or self._wanted.get(at.key, _NONE)[1]:
-            self._wanted[at.key] = _NONE
+    def remove(self, at: ObjectId, version: int = 0) -> None:
+        """Observe that an object is gone. In this version, the server did not have it."""
+        known = self._wanted.get(at.key)
+        if self._is_observed(at.key) or (known is not None and known.text):
+            self._wanted[at.key] = _Wanted("", "", version)
             self.differences.mark((at.key,))
         else:
             self._wanted.pop(at.key, None)
 
+    def restored(self, keys: Iterable[str]) -> None:
+        """Let the observations of these objects replace those of later versions: the API server was restored from a
+        backup."""
+        found = [*keys]
+        self._restored.update(found)
+        self.differences.mark(found)
+
     def text(self, at: ObjectId) -> str:
         """The last observation of an object, also one that is not folded yet; empty if there is none."""
         if (wanted := self._wanted.get(at.key)) is not None:
-            return wanted[1]
+            return wanted.text
         row = self._states.resources(self.source).observed.rows.get(at.key)
         return row.observation if row is not None else ""
 
@@ -78,6 +102,11 @@ class ObservationEdge:
         prefix = f"{source}/{kind}/{namespace}/" if namespace else f"{source}/{kind}/"
         rows = self._states.resources(self.source).observed.rows
         return [object_id(key) for key in rows if key.startswith(prefix) and rows[key].changed_offset < before]
+
+    def last_version(self, source: str, kind: str, *, namespace: str = "") -> int:
+        """The highest version of an observed object of a kind, in one namespace or in all; 0 if there is none."""
+        rows = self._states.resources(self.source).observed.rows
+        return max((rows[at.key].version for at in self.observed(source, kind, namespace=namespace)), default=0)
 
     def sources(self) -> list[str]:
         """The sources of all observed objects, sorted."""
@@ -95,35 +124,48 @@ class ObservationEdge:
     def _plan(self, keys: Sequence[str]) -> list[Record]:
         """The records that the fold lacks about these objects, by source, as a record has one source."""
         rows = self._states.resources(self.source).observed.rows
-        lacking: dict[str, list[tuple[ObjectId, str, str]]] = {}
+        lacking: dict[str, list[tuple[ObjectId, _Wanted]]] = {}
         for key in keys:
             wanted, row = self._wanted.get(key), rows.get(key)
             if wanted is None or key in self.differences.refused:
                 continue
-            if (row.uid if row and wanted[1] else wanted[0], row.observation if row else "") != wanted:
+            if row is None or row.version <= wanted.version:
+                self._restored.discard(key)
+            if not self._is_in_fold(key, wanted, row):
                 at = object_id(key)
-                lacking.setdefault(at.source, []).append((at, *wanted))
+                stated = wanted._replace(version=0) if key in self._restored else wanted
+                lacking.setdefault(at.source, []).append((at, stated))
         return [record for source in lacking for record in self._records(source, lacking[source])]
 
-    def _records(self, source: str, lacking: Sequence[tuple[ObjectId, str, str]]) -> Iterator[Record]:
-        def size_of(item: tuple[ObjectId, str, str]) -> int:
-            return len(item[2].encode()) + sum(map(len, item[0])) + len(item[1]) + 20
+    def _is_in_fold(self, key: str, wanted: _Wanted, row: Observed | None) -> bool:
+        """Whether the fold has this observation, or one of a later version that another edge has seen."""
+        if row is None:
+            return not wanted.text
+        if 0 < wanted.version < row.version:
+            return key not in self._restored
+        return (row.uid, row.observation) == wanted[:2]
+
+    def _records(self, source: str, lacking: Sequence[tuple[ObjectId, _Wanted]]) -> Iterator[Record]:
+        def size_of(item: tuple[ObjectId, _Wanted]) -> int:
+            return len(item[1].text.encode()) + sum(map(len, item[0])) + len(item[1].uid) + 30
 
         for batch in bounded_batches(lacking, size_of, items_max=MAX_ITEMS, bytes_max=BYTES_MAX):
             event = ResourcesObserved(
                 envelope(self.source, self._actor, uuid7(self._now_ms(), self._rng)),
                 source,
-                [at.kind for at, _, _ in batch],
-                [at.namespace for at, _, _ in batch],
-                [at.name for at, _, _ in batch],
-                [uid for _, uid, _ in batch],
-                [text for _, _, text in batch],
+                [at.kind for at, _ in batch],
+                [at.namespace for at, _ in batch],
+                [at.name for at, _ in batch],
+                [wanted.uid for _, wanted in batch],
+                [wanted.text for _, wanted in batch],
+                resource_versions=[wanted.version for _, wanted in batch],
             )
-            yield Record(event, tuple(at.key for at, _, _ in batch))
+            yield Record(event, tuple(at.key for at, _ in batch))
 
 
 class ForeignHandler:
-    """The handler of the list-watch of one kind in one cluster, or in one namespace of it."""
+    """The handler of the list-watch of one kind in one cluster, or in one namespace of it, which knows the version of
+    the last list by the log."""
 
     def __init__(
         self,
@@ -142,6 +184,8 @@ class ForeignHandler:
         self._names: set[ObjectId] = set()
         self._listed: set[ObjectId] | None = None
         self._began = 0
+        self._version = 0
+        """The resource version of the last complete list."""
 
     @property
     def count(self) -> int:
@@ -153,30 +197,37 @@ class ForeignHandler:
         self._began = self._edge.position()
 
     def present(self, item: Custom) -> None:
-        at, found = self._at(item), self._observe(item)
+        at, found, version = self._at(item), self._observe(item), number_of(item.metadata.resource_version)
         if found is None:
             self.deleted(item)
             return
         if self._listed is not None:
             self._listed.add(at)
         self._names.add(at)
-        self._edge.put(at, item.metadata.uid, found)
+        self._edge.put(at, item.metadata.uid, found, version)
 
     def deleted(self, item: Custom) -> None:
         at = self._at(item)
         if self._listed is not None:
             self._listed.discard(at)
         self._names.discard(at)
-        self._edge.remove(at)
+        self._edge.remove(at, number_of(item.metadata.resource_version))
 
     def list_completed(self, *, went_back: bool) -> None:
         listed, self._listed = self._listed or set(), None
-        for at in self._names - listed:
-            self._edge.remove(at)
-        for at in self._edge.observed(self._source, self._kind, self._began, namespace=self._namespace):
-            if at not in listed:
-                self._edge.remove(at)
+        known = self._edge.observed(self._source, self._kind, self._began, namespace=self._namespace)
+        absent = (self._names | set(known)) - listed
+        for at in absent:
+            self._edge.remove(at, self._version)
+        if went_back:
+            self._edge.restored(at.key for at in absent | listed)
         self._names = listed
+
+    def last_version(self) -> int:
+        return self._edge.last_version(self._source, self._kind, namespace=self._namespace)
+
+    def record_version(self, version: int) -> None:
+        self._version = version
 
     def remove_all(self) -> None:
         """Remove the observations of all objects: the collection is watched no more."""

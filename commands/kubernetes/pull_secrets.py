@@ -84,7 +84,9 @@ class PullSecretWatches:
     def _begin(self, tasks: asyncio.TaskGroup, namespace: str) -> None:
         source, path, selector = self._stated.source, API_KINDS[SECRET].path(namespace), PULL_SECRET.label_selector
         handler = ForeignHandler(self._observations, source, SECRET, PULL_SECRET.observe, namespace=namespace)
-        watch = ListWatch(self._api, path, Custom, handler, rng=self._rng, label_selector=selector, source=source)
+        watch = ListWatch(
+            self._api, path, Custom, handler, rng=self._rng, label_selector=selector, versions=handler, source=source
+        )
         self._running[namespace] = _Running(handler, watch, tasks.create_task(watch.run()))
 
     async def _end_others(self, wanted: set[str]) -> None:

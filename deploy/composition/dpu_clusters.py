@@ -284,6 +284,9 @@ def watched(
     """The watch of a kind that other programs own."""
 
     def make() -> ListWatch[Any]:
-        return ListWatch(api, kind.path, Custom, handler, rng=rng, label_selector=kind.label_selector, source=source)
+        selector = kind.label_selector
+        return ListWatch(
+            api, kind.path, Custom, handler, rng=rng, label_selector=selector, versions=handler, source=source
+        )
 
     return WatchedKind(kind.group_version, kind.plural, make)

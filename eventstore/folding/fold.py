@@ -152,7 +152,8 @@ class Fold(Protocol[S]):
 
     @property
     def accepts(self) -> frozenset[str]:
-        """Names of the accepted event types; other events in the topic are quarantined."""
+        """Names of the accepted event types, each with the newest accepted version of its schema, such as `Name.v2`; a
+        bare name accepts the first one. Other events in the topic are quarantined."""
         ...
 
     def initial_state(self, partition: Partition) -> S: ...
@@ -160,6 +161,11 @@ class Fold(Protocol[S]):
     def decide(self, state: S, event: Event, at: RecordMetadata) -> Decision: ...
 
     def evolve(self, state: S, change: Any, at: RecordMetadata) -> None: ...
+
+
+def accepted_events(folds: Iterable[Fold[Any]]) -> frozenset[str]:
+    """The names of the event types that some fold accepts, without the versions of their schemas."""
+    return frozenset(name.partition(".")[0] for fold in folds for name in fold.accepts)
 
 
 def folds_by_version(folds: Iterable[Fold[Any]]) -> dict[str, dict[int, Fold[Any]]]:

@@ -80,8 +80,8 @@ class ResourcesFold:
     topic = RESOURCES
     version = 1
     accepts = frozenset(
-        event.__name__ for event in (ResourcesApplied, ResourcesDeleted, ResourcesObserved, DpusPlaced, *ROLLOUT_EVENTS)
-    )
+        event.__name__ for event in (ResourcesApplied, ResourcesDeleted, DpusPlaced, *ROLLOUT_EVENTS)
+    ) | {"ResourcesObserved.v2"}
 
     def initial_state(self, partition: Partition) -> ResourcesState:
         return ResourcesState()

@@ -72,6 +72,7 @@ class Seen(NamedTuple):
     at: ObjectId
     uid: str
     observation: str
+    version: int = 0
 
 
 def applied_items(event: ResourcesApplied, now_ms: int) -> list[Applied] | str:
@@ -140,13 +141,18 @@ def observed_items(event: ResourcesObserved) -> list[Seen] | str:
         return f"uids: {len(event.uids)} values must be 0, one for all objects, or one for each of the {len(ids)}"
     if len(event.observations) not in (1, len(ids)):
         return f"observations: {len(event.observations)} values must be one for all objects, or one for each"
+    versions = event.resource_versions
+    if len(versions) not in (0, 1, len(ids)):
+        return f"resource_versions: {len(versions)} values must be 0, one for all objects, or one for each"
     faults = (check_uid(f"uids[{number}]", uid) for number, uid in enumerate(event.uids))
+    of_versions = (_fault_of_version(number, version) for number, version in enumerate(versions))
     of_texts = (_fault_of_observation(number, text) for number, text in enumerate(event.observations))
-    fault = next(filter(None, (*faults, *of_texts)), None)
+    fault = next(filter(None, (*faults, *of_texts, *of_versions)), None)
     if fault is None and sum(map(len, event.observations)) > MAX_COMMAND_BYTES:
         fault = f"observations: all of them together must have at most {MAX_COMMAND_BYTES} characters"
-    columns = zip(ids, _expanded(event.uids, len(ids), ""), _expanded(event.observations, len(ids), ""), strict=True)
-    return fault or [Seen(*item) for item in columns]
+    columns = ((event.uids, ""), (event.observations, ""), (versions, 0))
+    items = zip(ids, *(_expanded(column, len(ids), default) for column, default in columns), strict=True)
+    return fault or [Seen(*item) for item in items]
 
 
 def placed_items(event: DpusPlaced) -> list[tuple[str, str]] | str:
@@ -214,8 +220,7 @@ def _fault_of_item(number: int, item: Applied, now_ms: int) -> str | None:
         fault = fault or f"expected_generations[{number}]: {item.expected_generation} must be -1 or more"
     if item.expected_revision < -1:
         fault = fault or f"expected_revisions[{number}]: {item.expected_revision} must be -1 or more"
-    if item.version < 0:
-        fault = fault or f"resource_versions[{number}]: {item.version} must be 0 or more"
+    fault = fault or _fault_of_version(number, item.version)
     fault = fault or fault_of_annotations(f"annotations[{number}]", item.annotations)
     return fault or fault_of_spec(f"specs[{number}]", item.spec)
 
@@ -240,6 +245,10 @@ def fault_of_spec(field: str, spec: str) -> str | None:
     except (msgspec.DecodeError, UnicodeEncodeError):
         return f"{field}: {quoted(spec)} must be a JSON object"
     return None
+
+
+def _fault_of_version(number: int, version: int) -> str | None:
+    return None if version >= 0 else f"resource_versions[{number}]: {version} must be 0 or more"
 
 
 def _fault_of_observation(number: int, text: str) -> str | None:

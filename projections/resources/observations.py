@@ -1,9 +1,9 @@
 """Observations of the real things behind objects: what a fold decides about them.
 
-Observers state only changes, so an observation equal to the last one changes nothing. A report about DPUs of a zones
-partition is accepted only if it begins where the last accepted report ended. Therefore the report of a replica that
-lags behind never replaces a newer one. A report may need several records: those after the first begin and end at the
-same offset.
+Observers state only changes, so an observation equal to the last one changes nothing; neither does one of an older
+version of its object, as the watch of a replica may lag behind. A report about DPUs of a zones partition is accepted
+only if it begins where the last accepted report ended. Therefore the report of a replica that lags behind never
+replaces a newer one. A report may need several records: those after the first begin and end at the same offset.
 """
 
 from __future__ import annotations
@@ -56,14 +56,26 @@ def _decide(
     room = MAX_OBSERVED - len(state.observed.rows)
     for item in items:
         key, known = item.at.key, state.observed.rows.get(item.at.key)
-        if not item.observation:
+        if known is not None and 0 < item.version < known.version:
+            yield (
+                key,
+                None,
+                Outcome("unchanged", f"resource_versions: a newer state of {quoted(item.at.name)} is known"),
+            )
+        elif not item.observation:
             is_known = known is not None and item.uid in ("", known.uid)
             yield key, None, DONE if is_known else UNCHANGED
-        elif known is not None and (known.uid, known.observation) == (item.uid, item.observation):
+        elif known is not None and _is_same(item, known):
             yield key, None, UNCHANGED
         elif known is None and room <= 0:
             reason = f"names: {quoted(item.at.name)} would be more than the {MAX_OBSERVED} observations allowed"
             yield key, None, refused(Fault(reason, Reason.LIMIT_REACHED, limit=MAX_OBSERVED))
         else:
             room -= known is None
-            yield key, Observed(item.uid, item.observation, actor, at.time_ms, at.offset), DONE
+            yield key, Observed(item.uid, item.observation, actor, at.time_ms, at.offset, item.version), DONE
+
+
+def _is_same(item: Seen, known: Observed) -> bool:
+    """Whether an observation repeats the last one. Without a version, it also takes the version of the last one back:
+    the cluster was restored from a backup."""
+    return (known.uid, known.observation) == (item.uid, item.observation) and (item.version > 0 or not known.version)

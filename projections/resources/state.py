@@ -67,13 +67,15 @@ class Resource(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 class Observed(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The last observation of the real thing behind an object, as JSON, and the actor that reported it. `uid` is the
-    observed incarnation, empty if unknown."""
+    observed incarnation, empty if unknown; `version` the version in which a cluster first reported this observation, 0
+    without a cluster, and after the cluster was restored from a backup."""
 
     uid: str
     observation: str
     observer: str
     changed_ms: int
     changed_offset: int
+    version: int = 0
 
 
 class Mark(msgspec.Struct, frozen=True, gc=False, array_like=True):

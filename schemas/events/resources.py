@@ -62,14 +62,16 @@ class ResourcesObserved(Event, frozen=True, gc=False):
     `source` is the source of the objects, a DPU cluster for objects in it. The record is in the partition of the source
     cluster. An observation is a JSON object with the fields that folds use. Fields of all kinds are `ready`, `phase`
     and `message`, which is one sentence without the name of the object. An empty observation removes the last one.
-    `uids` are the incarnations that were observed; an empty uid means any.
+    `uids` are the incarnations that were observed; an empty uid means any. `resource_versions` are the versions in
+    which a cluster reported the objects, or their absence: an observation with a lower version than the last one
+    changes nothing, as a watch may lag behind. One without a version always replaces the last one.
 
     An observation of DPUs is caused by the records of zones partition `cause_partition` in [from_offset, to_offset). It
     is accepted only if `from_offset` is the end of the last range that was accepted from that partition.
     `cause_partition` is -1 for other observations. The zones partition knew what is wanted up to `seen_offset`.
     """
 
-    schema_id = 37
+    schema_id = 50
     source: str
     kinds: list[str]
     namespaces: list[str]
@@ -80,6 +82,7 @@ class ResourcesObserved(Event, frozen=True, gc=False):
     from_offset: int = 0
     to_offset: int = 0
     seen_offset: int = 0
+    resource_versions: list[int] = []
 
 
 class DpusPlaced(Event, frozen=True, gc=False):

@@ -18,7 +18,7 @@ from deploy.composition.topics import TOPICS
 from eventstore.avro.codec import HEADER_BYTES, decode, encode
 from eventstore.avro.released import released
 from eventstore.errors import Undecodable
-from eventstore.folding.fold import Fold
+from eventstore.folding.fold import Fold, accepted_events
 from eventstore.folding.ledger import LedgerEntry
 from eventstore.folding.partition import FoldedPartition
 from eventstore.log import CLIQUES, FLEET, INSTALLS, ZONES, Partition, Record
@@ -126,7 +126,9 @@ def _with_restart(topic: str, records: Sequence[Record]) -> FoldedPartition:
 TARGETS = (
     Target("codec", decodes, event_mutated, max_bytes=2_048),
     *(
-        Target(f"fold-{topic}", partial(folds, topic), partial(history_mutated, sorted(make().accepts)), 8_192)
+        Target(
+            f"fold-{topic}", partial(folds, topic), partial(history_mutated, sorted(accepted_events([make()]))), 8_192
+        )
         for topic, make in FOLDS.items()
     ),
 )

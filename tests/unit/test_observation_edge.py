@@ -15,6 +15,7 @@ import pytest
 from commands.kubernetes.kind_watches import SEARCH_S, SEARCH_S_MAX, KindWatches, WatchedKind
 from commands.kubernetes.list_watch import ListWatch
 from commands.kubernetes.observation_edge import ForeignHandler, ObservationEdge
+from eventstore.ids import envelope, uuid7
 from eventstore.log import RESOURCES
 from projections.kubernetes.foreign.applications import APPLICATION
 from projections.kubernetes.foreign.nodes import CLUSTER_NODE
@@ -56,8 +57,9 @@ def records(made: Plane) -> int:
     return sum(made.count(partition, ResourcesObserved) for partition in partitions)
 
 
-def application(name: str, health: str, **fields: Any) -> Custom:
-    return custom(name, status={"health": {"status": health}, "sync": {"status": "Synced"}, **fields})
+def application(name: str, health: str, *, version: int = 1, **fields: Any) -> Custom:
+    status = {"health": {"status": health}, "sync": {"status": "Synced"}, **fields}
+    return custom(name, status=status, version=version)
 
 
 def handler(edge: ObservationEdge, source: str = SOURCE) -> ForeignHandler:
@@ -216,3 +218,54 @@ async def test_a_kind_that_is_installed_is_watched_at_once() -> None:
         await asyncio.sleep(SEARCH_S / 10)
         assert counted.lists == {BFB_KIND.plural: 1}
         running.cancel()
+
+
+async def test_an_edge_whose_watch_lags_behind_sets_no_observation_back() -> None:
+    async with plane() as made:
+        ahead, behind = handler(await started(made, "r1")), handler(await started(made, "r2"))
+        list_of(ahead, application("a", "Progressing", version=5), application("b", "Healthy", version=6))
+        await made.until(lambda: set(observed(made)) == {"a", "b"})
+        ahead.present(application("a", "Healthy", version=8))
+        await made.until(lambda: '"ready":true' in observed(made)["a"])
+        found, before = observed(made), records(made)
+        behind.present(application("a", "Degraded", version=7))
+        behind.deleted(application("b", "Healthy", version=5))
+        await asyncio.sleep(60)
+        assert (observed(made), records(made)) == (found, before)
+        behind.present(application("a", "Degraded", version=9))
+        await made.until(lambda: '"ready":false' in observed(made)["a"])
+
+
+async def test_an_observation_that_was_late_on_its_way_to_the_log_changes_nothing() -> None:
+    async with plane() as made:
+        edge = await started(made)
+        list_of(handler(edge), application("a", "Healthy", version=8))
+        await made.until(lambda: set(observed(made)) == {"a"})
+        late = ResourcesObserved(
+            envelope(SOURCE, "test", uuid7(made.now_ms(), made.rng())),
+            *(SOURCE, [APPLICATION.name], ["dpf"], ["a"], [""], ['{"ready":false}']),
+            resource_versions=[7],
+        )
+        replica = made.replicas["r1"]
+        outcome = await replica.submit(replica.partition_for(RESOURCES, SOURCE), b"", late, timeout_s=10)
+        assert outcome.outcome.code == "unchanged"
+        assert '"ready":true' in observed(made)["a"]
+
+
+async def test_after_a_restore_from_a_backup_older_versions_replace_newer_ones() -> None:
+    async with plane() as made:
+        found = handler(await started(made))
+        healthy = [application(name, "Healthy", version=90) for name in "abc"]
+        list_of(found, *healthy)
+        await made.until(lambda: set(observed(made)) == {"a", "b", "c"})
+        made.kill("r1")
+        found = handler(await started(made))
+        assert found.last_version() == 90
+        found.record_version(50)
+        list_of(
+            found, application("a", "Healthy", version=40), application("b", "Degraded", version=41), went_back=True
+        )
+        await made.until(lambda: set(observed(made)) == {"a", "b"} and '"ready":false' in observed(made)["b"])
+        assert found.last_version() == 0
+        found.present(application("a", "Degraded", version=51))
+        await made.until(lambda: '"ready":false' in observed(made)["a"])

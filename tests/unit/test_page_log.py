@@ -15,8 +15,8 @@ from deploy.operations.export.events import EventFilter
 from deploy.web.page.log import LOOKED_AT_MAX, PAGE, LogPage, latest, parse_cursor
 from deploy.web.page.requests import BadQuery
 from eventstore.avro.codec import encode
-from eventstore.log import FLEET_0, ZONES, Partition
-from schemas.events import Envelope, Event, NodesLeft, WritesFrozen
+from eventstore.log import FLEET_0, RESOURCES, ZONES, Partition
+from schemas.events import Envelope, Event, NodesLeft, ResourcesObserved, WritesFrozen
 from tests.support.memory_log import Contents, MemoryLog
 
 COUNT = 3
@@ -78,6 +78,13 @@ async def test_a_type_is_searched_only_in_its_topics() -> None:
     log = log_of([*records, (FLEET_0, 5, WritesFrozen(envelope_of("z"), "z"))])
     found = await latest(log, FOLDS, EventFilter(types={"WritesFrozen"}), await ends_of(log))
     assert ([line["type"] for line in found.events], found.looked_at) == (["WritesFrozen"], 1)
+
+
+async def test_a_type_with_a_newer_schema_is_searched_by_its_name() -> None:
+    observed = ResourcesObserved(envelope_of("z"), "east", ["Node.core"], [], ["n"], [], ['{"ready":true}'])
+    log = log_of([(Partition(RESOURCES, 0), 5, observed)])
+    found = await latest(log, FOLDS, EventFilter(types={"ResourcesObserved"}), await ends_of(log))
+    assert [line["type"] for line in found.events] == ["ResourcesObserved"]
 
 
 async def test_a_long_event_is_shown_with_its_beginning_and_its_length() -> None:

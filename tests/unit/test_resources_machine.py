@@ -30,6 +30,7 @@ SOMETIMES = Sometimes(
     "a deleted object went with its last referrer",
     "an observation changed",
     "an observation was removed",
+    "an observation was late",
     "a report began elsewhere than the last one ended",
     *DELIVERIES,
 )
@@ -41,6 +42,8 @@ class Model:
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str], dict[str, Any]] = {}
         self.observed: dict[str, str] = {}
+        self.versions: dict[str, int] = {}
+        """The version of each observed object in which its observation was first reported."""
         self.mark = 0
 
     def apply(self, kind: str, name: str, spec: str, expected: int) -> str:
@@ -126,30 +129,37 @@ class ResourcesMachine(DeliveredMachine):
         text=st.sampled_from(["", '{"ready":true}', "{}"]),
         begin=st.integers(-1, 2),
         size=st.integers(-1, 2),
+        version=st.integers(0, 3),
     )
-    def observe(self, name: str, text: str, begin: int, size: int) -> None:
+    def observe(self, name: str, text: str, begin: int, size: int, version: int) -> None:
         """An observation; if `begin` is not negative, a report of zones partition 1, which mostly begins where the last
         one ended."""
-        before, mark = dict(self.model.observed), self.model.mark
+        before, mark = (dict(self.model.observed), dict(self.model.versions)), self.model.mark
         first = mark + (begin - 1 if begin else 0)
         cause = {"cause_partition": 1, "from_offset": first, "to_offset": first + size} if begin >= 0 else {}
-        outcome = self.log.observe(BFB, name, text, **cause)
+        outcome = self.log.observe(BFB, name, text, resource_versions=[version], **cause)
         if cause and (first != mark or size < 0):
             assert outcome.code == "refused"
             SOMETIMES.saw("a report began elsewhere than the last one ended", first != mark)
             return
         self.model.mark += size if cause else 0
-        self._observed([name], text)
-        assert outcome.code == ("unchanged" if before == self.model.observed else "done")
+        self._observed(name, text, version)
+        is_same = before == (self.model.observed, self.model.versions)
+        assert outcome.code == ("unchanged" if is_same else "done")
 
-    def _observed(self, names: list[str], text: str) -> None:
-        for name in names:
-            SOMETIMES.saw("an observation was removed", not text and name in self.model.observed)
-            SOMETIMES.saw("an observation changed", bool(text) and self.model.observed.get(name, text) != text)
-            if text:
-                self.model.observed[name] = text
-            else:
-                self.model.observed.pop(name, None)
+    def _observed(self, name: str, text: str, version: int) -> None:
+        observed, versions = self.model.observed, self.model.versions
+        is_late = 0 < version < versions.get(name, 0)
+        SOMETIMES.saw("an observation was late", is_late)
+        if is_late:
+            return
+        SOMETIMES.saw("an observation was removed", not text and name in observed)
+        SOMETIMES.saw("an observation changed", bool(text) and observed.get(name, text) != text)
+        if not text:
+            observed.pop(name, None)
+            versions.pop(name, None)
+        elif observed.get(name) != text or not version:
+            observed[name], versions[name] = text, version
 
     @precondition(lambda self: self.model.used())
     @rule(data=st.data())
@@ -171,8 +181,9 @@ class ResourcesMachine(DeliveredMachine):
             for _, kind, _, name in [key.split("/")]
         } == self.model.objects
 
-        observed = {key.rpartition("/")[2]: row.observation for key, row in self.log.state.observed.rows.items()}
-        assert observed == self.model.observed
+        observed = {key.rpartition("/")[2]: row for key, row in self.log.state.observed.rows.items()}
+        assert {name: row.observation for name, row in observed.items()} == self.model.observed
+        assert {name: row.version for name, row in observed.items()} == self.model.versions
         assert self.log.state.observed_before(1) == self.model.mark
 
     @invariant()

@@ -17,7 +17,7 @@ from commands.streams.event_filter import UNDECODABLE
 from deploy.operations.export.events import EventFilter, as_line
 from deploy.web.page.requests import BadQuery
 from eventstore.errors import LogUnavailable
-from eventstore.folding.fold import Fold
+from eventstore.folding.fold import Fold, accepted_events
 from eventstore.folding.partition import PLANE_EVENTS
 from eventstore.log import EventLog, Partition, Record
 from projections.field_checks import quoted
@@ -104,8 +104,8 @@ def _may_have(partition: Partition, folds: Collection[Fold[Any]], event_filter: 
     """
     if not event_filter.types or UNDECODABLE in event_filter.types:
         return True
-    accepts = PLANE_EVENTS.union(*(f.accepts for f in folds if f.topic == partition.topic))
-    return not accepts.isdisjoint(event_filter.types)
+    accepted = PLANE_EVENTS | accepted_events(fold for fold in folds if fold.topic == partition.topic)
+    return not accepted.isdisjoint(event_filter.types)
 
 
 async def _read_back(log: EventLog, stretches: Mapping[Partition, _Stretch], begins: Mapping[Partition, int]) -> None:

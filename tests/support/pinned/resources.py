@@ -129,6 +129,8 @@ def _observations(log: DeliveredResources) -> None:
         {"names": [f"n{n}" for n in range(20)], "observations": ["{" + " " * (MAX_OBSERVATION_BYTES - 9) + "}"] * 20},
         {"names": two, "uids": ["u"] * 3},
         {"names": two, "uids": ["\n"]},
+        {"names": two, "resource_versions": [1] * 3},
+        {"resource_versions": [-1]},
     )
     for columns in wrong:
         given: dict[str, Any] = {"names": ["a"], "observations": ["{}"]} | columns
@@ -140,6 +142,8 @@ def _observations(log: DeliveredResources) -> None:
     log.append(log.observed(BFB, two, ['{"ready":true}']))
     log.observe(BFB, "a", "", uids=["other"])
     log.observe(BFB, "a", "")
+    for text, version in (('{"a":1}', 5), ('{"a":2}', 4), ("", 4), ('{"a":1}', 6), ('{"a":1}', 0), ("", 0)):
+        log.observe(BFB, "a", text, resource_versions=[version])
     for first, last in ((0, 5), (0, 6), (5, 5), (5, 4), (5, 9), (9, 9)):
         phase = f'{{"phase":"Ready","since":{last}}}'
         log.observe(BFB, "a", phase, cause_partition=3, from_offset=first, to_offset=last)
@@ -170,4 +174,5 @@ def _some(log: DeliveredResources, rng: Random) -> None:
             case 4:
                 log.delete(DPU_SET, name)
             case 5:
-                log.observe(BFB, name, rng.choice(("", '{"ready":true}', '{"ready":false}')))
+                text = rng.choice(("", '{"ready":true}', '{"ready":false}'))
+                log.observe(BFB, name, text, resource_versions=[rng.randrange(9)])
