@@ -88,13 +88,28 @@ class Rshim:
         self._seen_s = now_s
         return found
 
-    async def timed(self, what: str, work: Callable[[], _Result]) -> _Result:
-        """Run blocking work on the device within its time limit."""
+    async def timed(
+        self, what: str, work: Callable[[], _Result], *, undo: Callable[[_Result], None] = lambda result: None
+    ) -> _Result:
+        """Run blocking work on the device within its time limit. A cancelled caller waits for its end, as the work may
+        use an open file, and undoes it."""
+
+        def undone(ended: asyncio.Future[_Result]) -> None:
+            if not ended.cancelled() and ended.exception() is None:
+                undo(ended.result())
+
+        running = asyncio.ensure_future(asyncio.to_thread(work))
         try:
-            async with asyncio.timeout(self._timing.call_s):
-                return await asyncio.to_thread(work)
-        except TimeoutError:
-            raise ActionFailed(f"rshim: the device did not {what} within {self._timing.call_s:g} s") from None
+            await asyncio.wait({running}, timeout=self._timing.call_s)
+        except asyncio.CancelledError:
+            await asyncio.wait({running}, timeout=self._timing.call_s)
+            running.add_done_callback(undone)
+            raise
+        if not running.done():
+            running.add_done_callback(undone)
+            raise ActionFailed(f"rshim: the device did not {what} within {self._timing.call_s:g} s")
+        try:
+            return running.result()
         except OSError as error:
             raise ActionFailed(f"rshim: the device could not {what}: {error.strerror}") from error
 
@@ -154,7 +169,7 @@ class InstallAction:
         folder = await rshim.folder()
         async with self._source(task.url) as stream:
             await progress(BEGUN, "writes the image")
-            handle = await rshim.timed("begin a boot stream", lambda: open_boot(folder))
+            handle = await rshim.timed("begin a boot stream", lambda: open_boot(folder), undo=os.close)
             try:
                 await self._copy(stream, handle, rshim, progress)
             finally:

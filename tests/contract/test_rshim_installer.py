@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from tests.contract.installer import InstalledDpu, InstallerContract
 from tests.support.rshim_steps import BFB, RshimSteps
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 
 class RshimDpu(RshimSteps):

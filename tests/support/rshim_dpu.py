@@ -36,6 +36,8 @@ class RshimDpu:
         self.planned: list[str] = []
         self.installs = self.restarts = self.cut = 0
         self.image = b""
+        self.rounds = 0
+        """Grows whenever all that was written before has been taken."""
         self.takes_max = -1
         """The number of bytes after which the device refuses more, until `accepts` is set."""
         self.accepts = threading.Event()
@@ -80,6 +82,7 @@ class RshimDpu:
         try:
             shown_s = 0.0
             while not self._ends.is_set():
+                self.rounds += 1
                 self._take_setting()
                 self._proceed()
                 ready, _, _ = select.select([handle], [], [], _POLL_S)
@@ -169,7 +172,7 @@ class RshimDpu:
         bar = "---------------------------------------\n"
         text = f"{head}{bar}             Log Messages\n{bar}" + "".join(f" {line}\n" for line in self._lines)
         with self._lock:
-            if text == self._text:
+            if text == self._text or not self.folder.exists():
                 return
             self._text = text
             partial = self.folder / ".misc"

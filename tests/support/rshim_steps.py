@@ -118,6 +118,13 @@ class RshimSteps(AttemptedSteps):
             agent.cancel()
             with suppress(asyncio.CancelledError):
                 await agent
+            await self._taken()
+
+    async def _taken(self) -> None:
+        """Wait until the device has taken what was written: a real one resets before a write returns."""
+        rounds, ends_s = self.device.rounds, asyncio.get_running_loop().time() + 60.0
+        while self.device.rounds < rounds + 2 and asyncio.get_running_loop().time() < ends_s:
+            await asyncio.sleep(0.005)
 
     def _is_seen(self) -> bool:
         """Whether the agent has seen the installer of the image, if it follows one."""
