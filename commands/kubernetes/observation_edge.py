@@ -1,8 +1,9 @@
 """Observations of objects that other programs own, appended to topic resources when a field that folds use changes.
 
 An observation is the JSON text that the reader of its kind makes of an object. Without a complete list of a kind, no
-observation is removed. An observation has the version of its object, and replaces none of a later version, which
-another edge has seen. After a restore of the API server from a backup, the listed objects replace all others.
+observation is removed. An observation has the resource version of its object. It does not replace an observation of a
+later version: another edge has seen a newer object. After a restore of the API server from a backup, the listed objects
+replace all observations.
 """
 
 from __future__ import annotations
@@ -30,12 +31,17 @@ BYTES_MAX = MAX_COMMAND_BYTES * 3 // 4
 
 
 class _Wanted(NamedTuple):
-    """The uid and the observation of an object, which is empty if the object is gone, and the version of the object, 0
-    if it is unknown."""
+    """What this edge saw last of an object: its uid, its observation (empty if the object is gone), and its resource
+    version (0 if unknown)."""
 
     uid: str
     text: str
     version: int = 0
+
+    @property
+    def content(self) -> tuple[str, str]:
+        """What an observation is compared by."""
+        return self.uid, self.text
 
 
 class ObservationEdge:
@@ -50,8 +56,9 @@ class ObservationEdge:
         self._actor = f"kubernetes/{source}/{replica.name}"
         self._wanted: dict[str, _Wanted] = {}
         """The observation of each object, by key."""
-        self._restored: set[str] = set()
-        """Objects that were listed, or missing, after a restore of the API server: they replace later versions."""
+        self._restored: dict[str, int] = {}
+        """Objects that were listed, or missing, after a restore of the API server, with the position of the fold before
+        the list: they replace observations of later versions that were folded before it."""
         self.differences = Differences(
             replica, ranks, source, self._plan, lambda: self._wanted, rng=rng, on_refused=lambda key, reason: None
         )
@@ -65,9 +72,8 @@ class ObservationEdge:
         text = msgspec.json.encode({name: value for name, value in fields.items() if value or name == "ready"}).decode()
         wanted, known = _Wanted(uid, text, version), self._wanted.get(at.key)
         self._wanted[at.key] = wanted
-        row = self._states.resources(self.source).observed.rows.get(at.key)
-        was_late = known is not None and row is not None and known.version < row.version
-        if known is None or known[:2] != wanted[:2] or was_late:
+        is_change = known is None or known.content != wanted.content
+        if is_change or (at.key not in self.differences.refused and not self._is_in_fold(at.key, wanted)):
             self.differences.mark((at.key,))
 
     def remove(self, at: ObjectId, version: int = 0) -> None:
@@ -79,19 +85,23 @@ class ObservationEdge:
         else:
             self._wanted.pop(at.key, None)
 
-    def restored(self, keys: Iterable[str]) -> None:
-        """Let the observations of these objects replace those of later versions: the API server was restored from a
-        backup."""
-        found = [*keys]
-        self._restored.update(found)
+    def restored(self, keys: Iterable[str], began: int) -> None:
+        """Let the observations of these objects replace those of later versions that were folded before this position:
+        the API server was restored from a backup."""
+        found = dict.fromkeys(keys, began)
+        self._restored |= found
         self.differences.mark(found)
 
     def text(self, at: ObjectId) -> str:
         """The last observation of an object, also one that is not folded yet; empty if there is none."""
         if (wanted := self._wanted.get(at.key)) is not None:
             return wanted.text
-        row = self._states.resources(self.source).observed.rows.get(at.key)
+        row = self.row(at.key)
         return row.observation if row is not None else ""
+
+    def row(self, key: str) -> Observed | None:
+        """The last observation of an object in the fold."""
+        return self._states.resources(self.source).observed.rows.get(key)
 
     def position(self) -> int:
         """The position of the fold."""
@@ -123,27 +133,27 @@ class ObservationEdge:
 
     def _plan(self, keys: Sequence[str]) -> list[Record]:
         """The records that the fold lacks about these objects, by source, as a record has one source."""
-        rows = self._states.resources(self.source).observed.rows
         lacking: dict[str, list[tuple[ObjectId, _Wanted]]] = {}
         for key in keys:
-            wanted, row = self._wanted.get(key), rows.get(key)
-            if wanted is None or key in self.differences.refused:
-                continue
-            if row is None or row.version <= wanted.version:
-                self._restored.discard(key)
-            if not self._is_in_fold(key, wanted, row):
+            wanted = self._wanted.get(key)
+            if wanted is None:
+                self._restored.pop(key, None)
+            elif key not in self.differences.refused and not self._is_in_fold(key, wanted):
                 at = object_id(key)
                 stated = wanted._replace(version=0) if key in self._restored else wanted
                 lacking.setdefault(at.source, []).append((at, stated))
         return [record for source in lacking for record in self._records(source, lacking[source])]
 
-    def _is_in_fold(self, key: str, wanted: _Wanted, row: Observed | None) -> bool:
+    def _is_in_fold(self, key: str, wanted: _Wanted) -> bool:
         """Whether the fold has this observation, or one of a later version that another edge has seen."""
+        row = self.row(key)
+        if row is None or row.changed_offset >= self._restored.get(key, 0):
+            self._restored.pop(key, None)
         if row is None:
             return not wanted.text
         if 0 < wanted.version < row.version:
             return key not in self._restored
-        return (row.uid, row.observation) == wanted[:2]
+        return (row.uid, row.observation) == wanted.content
 
     def _records(self, source: str, lacking: Sequence[tuple[ObjectId, _Wanted]]) -> Iterator[Record]:
         def size_of(item: tuple[ObjectId, _Wanted]) -> int:
@@ -164,8 +174,8 @@ class ObservationEdge:
 
 
 class ForeignHandler:
-    """The handler of the list-watch of one kind in one cluster, or in one namespace of it, which knows the version of
-    the last list by the log."""
+    """Handles the list-watch of one kind in one cluster, or in one namespace of it. Removals have the version of the
+    last complete list."""
 
     def __init__(
         self,
@@ -182,7 +192,8 @@ class ForeignHandler:
         self._observe = observe
         self._namespace = namespace
         self._names: set[ObjectId] = set()
-        self._listed: set[ObjectId] | None = None
+        self._listed: dict[ObjectId, int] | None = None
+        """The versions of the listed objects while a list runs."""
         self._began = 0
         self._version = 0
         """The resource version of the last complete list."""
@@ -193,7 +204,7 @@ class ForeignHandler:
         return len(self._names)
 
     def list_began(self) -> None:
-        self._listed = set()
+        self._listed = {}
         self._began = self._edge.position()
 
     def present(self, item: Custom) -> None:
@@ -202,26 +213,34 @@ class ForeignHandler:
             self.deleted(item)
             return
         if self._listed is not None:
-            self._listed.add(at)
+            self._listed[at] = version
         self._names.add(at)
         self._edge.put(at, item.metadata.uid, found, version)
 
     def deleted(self, item: Custom) -> None:
         at = self._at(item)
         if self._listed is not None:
-            self._listed.discard(at)
+            self._listed.pop(at, None)
         self._names.discard(at)
         self._edge.remove(at, number_of(item.metadata.resource_version))
 
     def list_completed(self, *, went_back: bool) -> None:
-        listed, self._listed = self._listed or set(), None
+        listed, self._listed = self._listed or {}, None
         known = self._edge.observed(self._source, self._kind, self._began, namespace=self._namespace)
-        absent = (self._names | set(known)) - listed
+        absent = (self._names | set(known)) - listed.keys()
         for at in absent:
             self._edge.remove(at, self._version)
         if went_back:
-            self._edge.restored(at.key for at in absent | listed)
-        self._names = listed
+            self._edge.restored((at.key for at in (*absent, *listed)), self._began)
+        else:
+            self._edge.restored((at.key for at in listed if self._contradicts(at, listed[at])), self._began)
+        self._names = {*listed}
+
+    def _contradicts(self, at: ObjectId, version: int) -> bool:
+        """Whether a listed object is older than an observation that was folded before the list began. A list shows the
+        present state, so the observation is from before a restore, or from another cluster of this name."""
+        row = self._edge.row(at.key)
+        return row is not None and row.changed_offset < self._began and 0 < version < row.version
 
     def last_version(self) -> int:
         return self._edge.last_version(self._source, self._kind, namespace=self._namespace)

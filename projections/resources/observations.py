@@ -76,6 +76,6 @@ def _decide(
 
 
 def _is_same(item: Seen, known: Observed) -> bool:
-    """Whether an observation repeats the last one. Without a version, it also takes the version of the last one back:
-    the cluster was restored from a backup."""
+    """Whether an observation changes nothing. One without a version changes a known version to none: the cluster was
+    restored from a backup."""
     return (known.uid, known.observation) == (item.uid, item.observation) and (item.version > 0 or not known.version)

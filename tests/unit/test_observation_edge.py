@@ -57,9 +57,9 @@ def records(made: Plane) -> int:
     return sum(made.count(partition, ResourcesObserved) for partition in partitions)
 
 
-def application(name: str, health: str, *, version: int = 1, **fields: Any) -> Custom:
+def application(name: str, health: str, *, version: int = 1, uid: str = "", **fields: Any) -> Custom:
     status = {"health": {"status": health}, "sync": {"status": "Synced"}, **fields}
-    return custom(name, status=status, version=version)
+    return custom(name, status=status, version=version, uid=uid)
 
 
 def handler(edge: ObservationEdge, source: str = SOURCE) -> ForeignHandler:
@@ -269,3 +269,48 @@ async def test_after_a_restore_from_a_backup_older_versions_replace_newer_ones()
         assert found.last_version() == 0
         found.present(application("a", "Degraded", version=51))
         await made.until(lambda: '"ready":false' in observed(made)["a"])
+
+
+async def test_a_list_that_is_older_than_what_was_observed_before_it_replaces_that() -> None:
+    async with plane() as made:
+        list_of(handler(await started(made)), application("a", "Healthy", version=90))
+        await made.until(lambda: set(observed(made)) == {"a"})
+        made.kill("r1")
+        found = handler(await started(made))
+        found.record_version(1_000)  # the restored server counts on from a higher version than before
+        list_of(found, application("a", "Degraded", version=40))
+        await made.until(lambda: '"ready":false' in observed(made)["a"])
+        await asyncio.sleep(5)
+        list_of(found, application("a", "Healthy", version=30, uid="of another cluster"))
+        await made.until(lambda: '"ready":true' in observed(made)["a"])
+
+
+async def test_what_another_edge_stated_last_and_wrongly_is_mended_by_the_next_list() -> None:
+    async with plane() as made:
+        first, second = handler(await started(made, "r1")), handler(await started(made, "r2"))
+        list_of(first, application("a", "Healthy", version=5))
+        await made.until(lambda: set(observed(made)) == {"a"})
+        first.present(application("a", "Degraded", version=6))
+        first.present(application("a", "Healthy", version=7))
+        await asyncio.sleep(5)
+        second.present(application("a", "Degraded", version=6))
+        await made.until(lambda: '"ready":false' in observed(made)["a"])
+        made.kill("r2")
+        list_of(first, application("a", "Healthy", version=7))
+        await made.until(lambda: '"ready":true' in observed(made)["a"])
+
+
+async def test_only_observations_from_before_a_restore_are_replaced_by_older_ones() -> None:
+    async with plane() as made:
+        first, second = handler(await started(made, "r1")), handler(await started(made, "r2"))
+        list_of(first, application("a", "Healthy", version=90))
+        await made.until(lambda: set(observed(made)) == {"a"})
+        for each in (first, second):
+            each.record_version(50)
+            list_of(each, application("a", "Degraded", version=40), went_back=True)
+        await made.until(lambda: '"ready":false' in observed(made)["a"])
+        second.present(application("a", "Healthy", version=55))
+        await made.until(lambda: '"ready":true' in observed(made)["a"])
+        first.present(application("a", "Progressing", version=53))
+        await asyncio.sleep(60)
+        assert '"ready":true' in observed(made)["a"]
