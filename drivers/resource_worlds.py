@@ -12,6 +12,7 @@ from projections.resources.kinds import DPU
 from projections.resources.live_derivation import LiveDerivation, live_derivation
 from projections.resources.state import ObjectId
 from projections.resources.wanted import Wanted
+from projections.zones.rows import Dpu
 
 
 class ResourceWorlds:
@@ -47,6 +48,11 @@ class ResourceWorlds:
     async def world_of(self, source: str) -> World:
         """The world that the objects of a source are in."""
         return await self.world(self._replica.partition_for(RESOURCES, source))
+
+    def zone_row(self, world: World, wanted: Wanted) -> Dpu | None:
+        """The row of a wanted DPU in its zone; None if it has none."""
+        placement = world.state.placements.rows.get(wanted.at.key)
+        return None if placement is None else self._states.zone(placement.zone).dpus.rows.get(wanted.at.name)
 
     async def wanted_dpu(self, name: str) -> tuple[World, Wanted] | None:
         """The wanted DPU with this name, and its world; None if no object wants one."""

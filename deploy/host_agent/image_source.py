@@ -18,7 +18,7 @@ from deploy.host_agent.actions import ActionFailed
 CONNECT_S = 10.0
 READ_S = 60.0
 """Longest time without a byte of the image."""
-PATIENCE_S = 120.0
+RETRY_S_MAX = 120.0
 """Time for which an image store that cannot be reached, or is busy, is asked again."""
 PAUSE_S = 2.0
 CHUNK_BYTES = 1 << 20
@@ -38,8 +38,9 @@ OpenImage: TypeAlias = Callable[[str], AbstractAsyncContextManager[Stream]]
 """Opens the image at a URL. It raises ActionFailed, and so do its chunks."""
 
 
-def image_source(context: Callable[[], ssl.SSLContext] | None, *, patience_s: float = PATIENCE_S) -> OpenImage:
-    """The images that a certificate gives access to; None without one."""
+def image_source(context: Callable[[], ssl.SSLContext] | None, *, retry_s_max: float = RETRY_S_MAX) -> OpenImage:
+    """Opens images with the client certificate of the agent. Without a context, each image fails with the missing
+    option."""
 
     @asynccontextmanager
     async def opened(url: str) -> AsyncIterator[Stream]:
@@ -47,7 +48,7 @@ def image_source(context: Callable[[], ssl.SSLContext] | None, *, patience_s: fl
             raise ActionFailed("image: the image store gives images to an agent with a certificate; give --tls-cert")
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=READ_S)
         async with aiohttp.ClientSession(timeout=timeout) as session:
-            response = await _response(session, url, context, patience_s)
+            response = await _response(session, url, context, retry_s_max)
             try:
                 yield _stream(response)
             finally:
@@ -57,22 +58,22 @@ def image_source(context: Callable[[], ssl.SSLContext] | None, *, patience_s: fl
 
 
 async def _response(
-    session: aiohttp.ClientSession, url: str, context: Callable[[], ssl.SSLContext], patience_s: float
+    session: aiohttp.ClientSession, url: str, context: Callable[[], ssl.SSLContext], retry_s_max: float
 ) -> aiohttp.ClientResponse:
     loop = asyncio.get_running_loop()
-    ends_s = loop.time() + patience_s
+    ends_s = loop.time() + retry_s_max
     while True:
         try:
             response = await session.get(url, ssl=context(), allow_redirects=False)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            reason = f"cannot be reached: {type(error).__name__}"
+            reason = f"cannot be reached: {type(error).__name__}: {error}"
         else:
             if response.status == 200:
                 return response
             response.close()
             if response.status != _BUSY:
                 raise ActionFailed(f"image: the image store answered with HTTP status {response.status}")
-            reason = "has no place, or not all parts of the image, now"
+            reason = "is busy, or has not downloaded the image yet"
         if loop.time() > ends_s:
             raise ActionFailed(f"image: the image store {reason}")
         await asyncio.sleep(PAUSE_S)

@@ -87,14 +87,16 @@ async def open_image_store(
     async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=None)) as session:
         images = Images(replica, store, session, allowed, on_thread, now_ms=now_ms, rng=rng)
         url = [settings.images_url.rstrip("/")]
+        worlds = ResourceWorlds(replica)
         installations = Installations(
-            ResourceWorlds(replica),
+            worlds,
             images,
             tokens,
             store.path,
             on_thread,
             base_url=lambda: url[0],
             joins=_joins(settings, apis, now_ms),
+            row_of=worlds.zone_row,
             now_ms=now_ms,
         )
         server = ImageServer(

@@ -11,8 +11,8 @@ from deploy.settings.settings import Settings
 from drivers.gnoi.client import SCHEME as GNOI
 from drivers.hosts.task_box import TaskBox
 from drivers.provisioning.attempts import Executor
-from drivers.provisioning.rshim import SCHEME as RSHIM
 from drivers.redfish.client import SCHEME as REDFISH
+from projections.zones.dpus.host_installs import RSHIM
 
 
 def installers_of(

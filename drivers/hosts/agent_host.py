@@ -7,6 +7,8 @@ the end of that, and asks for another one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from drivers.backends.bmc import NeedsOperator, TaskFailed
@@ -62,7 +64,7 @@ class AgentHost:
         read = await self._box.read()
         if read is None:
             return DONE
-        device = device_of(read, request.serial)
+        device = device_of(read.report.devices, request.serial)
         if device is None:
             return Progress(
                 False, f"waits for the DPU with serial {quoted(request.serial)} on the PCI bus of {self.name}"
@@ -131,11 +133,11 @@ class AgentHost:
         return f"waits for the agent of host {self.name} to {what}"
 
 
-def device_of(read: BoxContent, serial: str) -> FoundDevice | None:
-    """The DPU with a serial number; without one, the only DPU of the host."""
-    if not serial:
-        return read.report.devices[0] if len(read.report.devices) == 1 else None
-    return next((each for each in read.report.devices if each.serial == serial), None)
+def device_of(devices: Sequence[FoundDevice], serial: str) -> FoundDevice | None:
+    """The DPU with a serial number. The only DPU of a host is meant if it shows no number, or none is registered."""
+    if len(devices) == 1 and not (serial and devices[0].serial):
+        return devices[0]
+    return next((each for each in devices if serial and each.serial == serial), None)
 
 
 def _is_for(task: HostTask, action: str, own: str) -> bool:

@@ -10,7 +10,7 @@ import base64
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 from urllib.parse import quote
 
 from drivers.backends.bmc import NeedsOperator, Unreachable
@@ -38,6 +38,8 @@ from projections.resources.install_identity import image_of, install_identity
 from projections.resources.kinds import BFB, BLUEFIELD_SOFTWARE, DPU_FLAVOR, short_name
 from projections.resources.state import ObjectId, object_id
 from projections.resources.wanted import Wanted
+from projections.zones.dpus.host_installs import is_being_installed, is_of_host
+from projections.zones.rows import Dpu
 
 VALID_S = 4 * 3600
 """Time for which a token is valid: that of a join token in DPF, and longer than any installation."""
@@ -59,6 +61,10 @@ class Joins(Protocol):
     async def join(self, cluster: str, dpu: str) -> Join:
         """A new token for a DPU to join the DPU cluster with this key. Raises TransientError."""
         ...
+
+
+RowOf: TypeAlias = Callable[[World, Wanted], Dpu | None]
+"""The row of a wanted DPU in its zone; None if it has none."""
 
 
 class Installation(NamedTuple):
@@ -116,6 +122,7 @@ class Installations:
         *,
         base_url: Callable[[], str],
         joins: Joins,
+        row_of: RowOf,
         now_ms: Callable[[], int],
     ) -> None:
         self.rendered = 0
@@ -126,6 +133,7 @@ class Installations:
         self._offload = offload
         self._base_url = base_url
         self._joins = joins
+        self._row_of = row_of
         self._now_ms = now_ms
         self._configurations: dict[Claims, bytes] = {}
 
@@ -179,13 +187,18 @@ class Installations:
         return f"{self._base_url()}/installations/{quote(dpu, safe='')}?image={quote(identity, safe='')}"
 
     async def host_content(self, host: str, dpu: str, identity: str) -> Content | None:
-        """The image of a DPU, followed by its configuration, for the agent of a host; None for a DPU of another host.
-        Each call has a new token to join the cluster. Raises TransientError while something is missing that will come.
-        """
+        """The image of a DPU, followed by its configuration, for the agent of a host; None for a DPU that this agent
+        does not install. Each call makes a new token to join the cluster, so nothing is sent without a step that
+        installs this image. Raises TransientError while something is missing that will come."""
         found = await self._worlds.wanted_dpu(dpu)
         if found is None or not host or host_name(found[1]) != host:
             return None
         world, wanted = found
+        row = self._row_of(world, wanted)
+        if row is None or not is_of_host(row, host):
+            return None
+        if not is_being_installed(row, identity):
+            raise TransientFault(f"image: no step installs it on {dpu} now")
         installation = installation_of(world, wanted, identity)
         if isinstance(installation, Fault) or installation.image.kind != BFB:
             return None
@@ -195,7 +208,7 @@ class Installations:
                 f"image: {short_name(installation.image.key)} is not in the image store of this process"
             )
         claims = Claims(wanted.at.key, identity, self._now_ms() // 1_000 + VALID_S)
-        configuration = await self._configuration(claims, world, wanted, installation)
+        configuration = await self._render(claims, world, wanted, installation)
         parts = [self._part_of(file), Part(None, configuration, len(configuration), None)]
         return Content(parts, _digest(parts))
 
@@ -302,10 +315,20 @@ class Installations:
         return None
 
     async def _configuration(self, claims: Claims, world: World, wanted: Wanted, installation: Installation) -> bytes:
-        """The configuration with its secrets."""
+        """The configuration with its secrets: the same one in each range of a download."""
         known = self._configurations.get(claims)
         if known is not None:
             return known
+        data = await self._render(claims, world, wanted, installation)
+        now_s = self._now_ms() // 1_000
+        for old in [each for each in self._configurations if each.expires_s <= now_s]:
+            del self._configurations[old]
+        while len(self._configurations) >= CONFIGURATIONS_MAX:
+            del self._configurations[next(iter(self._configurations))]
+        return self._configurations.setdefault(claims, data)  # another request may have rendered it meanwhile
+
+    async def _render(self, claims: Claims, world: World, wanted: Wanted, installation: Installation) -> bytes:
+        """A configuration with new secrets."""
         cluster = cluster_of(world, wanted)
         inputs = inputs_of(world, wanted, installation.flavor, None)
         join = None if cluster is None else await self._joins.join(cluster, wanted.at.name)
@@ -314,15 +337,8 @@ class Installations:
             raise TransientFault(f"configuration: {found}")
         self.rendered += 1
         if installation.image.kind == BFB:
-            data = found.bf_cfg.encode()
-        else:
-            data = seed_image(found.user_data, claims.identity, wanted.at.name)
-        now_s = self._now_ms() // 1_000
-        for old in [each for each in self._configurations if each.expires_s <= now_s]:
-            del self._configurations[old]
-        while len(self._configurations) >= CONFIGURATIONS_MAX:
-            del self._configurations[next(iter(self._configurations))]
-        return self._configurations.setdefault(claims, data)  # another request may have rendered it meanwhile
+            return found.bf_cfg.encode()
+        return seed_image(found.user_data, claims.identity, wanted.at.name)
 
     def _file(self, image: ObjectId) -> ReadyFile | None:
         return next(iter(self._files(image)), None)

@@ -19,7 +19,7 @@ import asyncio
 import logging
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from ssl import SSLContext
@@ -82,9 +82,11 @@ class ImageServer:
         self._offload = offload
         self._host_of = host_of
         self._slots = asyncio.Semaphore(streams_at_once)
+        self._serves: set[tuple[str, str]] = set()
+        """The host and the DPU of each download by an agent of a host."""
         app = web.Application(middlewares=[self._counted], client_max_size=0)
         app.router.add_get("/images/{token}/bfb/{path:.*}", self._get)
-        app.router.add_get("/installations/{dpu}", self._get_for_host)
+        app.router.add_get("/installations/{dpu}", self._get_for_host, allow_head=False)
         self._runner = web.AppRunner(
             app, access_log=None, shutdown_timeout=1.0, keepalive_timeout=IDLE_S, handler_cancellation=True
         )
@@ -116,24 +118,35 @@ class ImageServer:
 
     async def _get(self, request: web.Request) -> web.StreamResponse:
         names = _names(request)
-        token = request.match_info["token"]
-        return await self._answered(request, self._installations.content(token, names) if names else _nothing())
-
-    async def _get_for_host(self, request: web.Request) -> web.StreamResponse:
-        dpu, image = request.match_info["dpu"], request.query.get("image", "")
-        return await self._answered(request, self._installations.host_content(self._host_of(request), dpu, image))
-
-    async def _answered(self, request: web.Request, made: Awaitable[Content | None]) -> web.StreamResponse:
         try:
-            content = await made
+            content = await self._installations.content(request.match_info["token"], names) if names else None
         except TransientError:
-            return web.Response(status=503, headers={"Retry-After": RETRY_AFTER_S})
+            return _busy()
         if content is None:
             return web.Response(status=404)  # a forged token and an unknown file look the same
         async with self._slot() as has_slot:
-            if not has_slot:
-                return web.Response(status=503, headers={"Retry-After": RETRY_AFTER_S})
-            return await self._respond(request, content)
+            return await self._respond(request, content) if has_slot else _busy()
+
+    async def _get_for_host(self, request: web.Request) -> web.StreamResponse:
+        """Send an image to the agent of a host. It has one download of each DPU at a time, and its place before the
+        content is made, because each content has a new token to join the cluster."""
+        host, dpu, image = self._host_of(request), request.match_info["dpu"], request.query.get("image", "")
+        if not host:
+            return web.Response(status=404)
+        if (host, dpu) in self._serves:
+            return _busy()
+        self._serves.add((host, dpu))
+        try:
+            async with self._slot() as has_slot:
+                if not has_slot:
+                    return _busy()
+                try:
+                    content = await self._installations.host_content(host, dpu, image)
+                except TransientError:
+                    return _busy()
+                return web.Response(status=404) if content is None else await self._respond(request, content)
+        finally:
+            self._serves.discard((host, dpu))
 
     @asynccontextmanager
     async def _slot(self) -> AsyncIterator[bool]:
@@ -207,8 +220,8 @@ class ImageServer:
         return await self._offload(work)
 
 
-async def _nothing() -> None:
-    return None
+def _busy() -> web.Response:
+    return web.Response(status=503, headers={"Retry-After": RETRY_AFTER_S})
 
 
 def _disconnect(request: web.Request) -> None:

@@ -13,15 +13,14 @@ from functools import partial
 from typing import TypeAlias
 
 from drivers.backends.bmc import NeedsOperator, TaskFailed, Unreachable
-from drivers.hosts.agent_host import AgentHost
+from drivers.hosts.agent_host import AgentHost, device_of
 from drivers.hosts.host import DeviceRequest
 from drivers.hosts.waiting import first_of
 from drivers.provisioning.attempts import Attempt
 from projections.field_checks import check_text, quoted
 from projections.resources.host_tasks import INSTALL, RESTART, FoundDevice
+from projections.zones.dpus.host_installs import RSHIM
 from projections.zones.dpus.phases import INITIALIZE_INTERFACE, ON_DEVICE, OS_INSTALLING, PREPARE_IMAGE, REBOOTING
-
-SCHEME = "rshim"
 
 AgentOf: TypeAlias = Callable[[str, str], AgentHost]
 """The agent of a host, by the namespace and the name of its DPUNode."""
@@ -77,7 +76,7 @@ def host_at(address: str) -> tuple[str, str]:
     """The namespace and the name of the host in an address. Raises NeedsOperator."""
     namespace, slash, name = address.partition(":")[2].partition("/")
     if not namespace or not slash or not name or "/" in name:
-        raise NeedsOperator(f"bmc_address: {quoted(address)} must be {SCHEME}:NAMESPACE/HOST")
+        raise NeedsOperator(f"bmc_address: {quoted(address)} must be {RSHIM}:NAMESPACE/HOST")
     return namespace, name
 
 
@@ -90,14 +89,12 @@ async def _device(attempt: Attempt, agent: AgentHost) -> FoundDevice:
             "address"
         )
     serial = attempt.dpu.serial
-    device = next((each for each in found if each.serial == serial), None) if serial else None
-    if device is None and len(found) == 1 and not (serial and found[0].serial):
-        device = found[0]
+    device = device_of(found, serial)
     if device is not None:
         return device
     if not found:
         raise Unreachable(f"device: host {agent.name} has no DPU on its PCI bus now")
-    shown = " and ".join(quoted(each.serial) for each in found[:2])
+    shown = " and ".join(quoted(each.serial) for each in found)
     raise NeedsOperator(f"serial: the device has {shown}, but {quoted(serial)} is registered")
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import aiohttp
 import pytest
+from msgspec.structs import replace
 
 from deploy.host_agent.actions import ActionFailed
 from deploy.host_agent.image_source import image_source
@@ -17,8 +20,11 @@ from drivers.images.bfb import made_bfb
 from drivers.images.offload import in_place
 from drivers.images.server import ImageServer
 from projections.resources import kinds
+from projections.zones.dpus.phases import OS_INSTALLING, READY, REBOOTING
+from projections.zones.rows import Dpu
 from tests.integration.test_image_store import DPU, PASSWORD, Store, store
 from tests.support.certs import CertIssuer
+from tests.support.eventually import until
 from tests.support.image_planes import CONTENT
 
 LARGE = made_bfb([(1, bytes(30_000_000))])
@@ -35,12 +41,18 @@ class HostStore(NamedTuple):
     def context(self, who: str) -> ssl.SSLContext:
         return self.issuer.issue(who).certificates.client_context()
 
-    async def fetch(self, who: str, url: str = "") -> bytes:
+    async def fetch(self, who: str, url: str = "", *, retry_s_max: float = 0.0) -> bytes:
         """The image, as the agent with this certificate gets it."""
-        async with image_source(lambda: self.context(who), patience_s=0.0)(url or self.url) as stream:
+        async with image_source(lambda: self.context(who), retry_s_max=retry_s_max)(url or self.url) as stream:
             content = b"".join([chunk async for chunk in stream.chunks])
             assert len(content) == stream.size
             return content
+
+
+def row_of(*, image: str, **fields: Any) -> Dpu:
+    """The DPU in its zone, while the agent of its host installs this image."""
+    row = Dpu("z", 1, "worker", "s", "rshim:dpf/worker", OS_INSTALLING, 1, 1, 1, 1, step_state="running", image=image)
+    return replace(row, **fields)
 
 
 @asynccontextmanager
@@ -58,6 +70,7 @@ async def host_store(folder: Path, content: bytes = CONTENT) -> AsyncIterator[Ho
             host_of=security.host_of,
         )
         host, port = await server.start()
+        found.rows[DPU] = row_of(image=await found.identity())
         try:
             given = await found.installations.host_url(DPU, await found.identity())
             yield HostStore(found, server, issuer, given.replace(found.base, f"https://{host}:{port}"))
@@ -89,19 +102,65 @@ async def test_a_caller_without_a_certificate_gets_nothing(tmp_path: Path) -> No
     async with host_store(tmp_path) as made:
         context = ssl.create_default_context(cafile=str(made.issuer.authority.cert))
         with pytest.raises(ActionFailed, match="HTTP status 404"):
-            async with image_source(lambda: context, patience_s=0.0)(made.url):
+            async with image_source(lambda: context, retry_s_max=0.0)(made.url):
                 pass
         with pytest.raises(ActionFailed, match="image: the image store gives images to an agent with a certificate"):
             async with image_source(None)(made.url):
                 pass
 
 
-async def test_an_unknown_dpu_or_image_looks_like_that_of_another_host(tmp_path: Path) -> None:
+async def test_a_dpu_with_a_bmc_gives_nothing_to_the_agent_of_its_host(tmp_path: Path) -> None:
     async with host_store(tmp_path) as made:
-        base = made.url.partition("?")[0]
-        for url in (base, f"{base}?image=image%2Fx", base.replace(DPU, "other") + "?" + made.url.partition("?")[2]):
+        image = await made.found.identity()
+        for address in ("redfish://10.0.0.1", "rshim:dpf/other", "simulated:worker", ""):
+            made.found.rows[DPU] = row_of(image=image, bmc_address=address)
             with pytest.raises(ActionFailed, match="HTTP status 404"):
+                await made.fetch("node-agent/worker")
+        made.found.rows.clear()
+        with pytest.raises(ActionFailed, match="HTTP status 404"):
+            await made.fetch("node-agent/worker")
+        assert made.found.installations.rendered == 0, "no token to join the cluster was made"
+
+
+@pytest.mark.parametrize(
+    "fields", [{"phase": READY, "step_state": "idle"}, {"step_state": "idle"}, {"phase": REBOOTING}, {"image": "other"}]
+)
+async def test_an_image_is_sent_only_during_the_step_that_installs_it(tmp_path: Path, fields: dict[str, Any]) -> None:
+    async with host_store(tmp_path) as made:
+        made.found.rows[DPU] = row_of(**{"image": await made.found.identity(), **fields})
+        with pytest.raises(ActionFailed, match="image: the image store is busy"):
+            await made.fetch("node-agent/worker")
+        assert made.found.installations.rendered == 0, "no token to join the cluster was made"
+
+
+async def test_a_request_for_the_head_alone_makes_no_token(tmp_path: Path) -> None:
+    async with host_store(tmp_path) as made, aiohttp.ClientSession() as session:
+        async with session.head(made.url, ssl=made.context("node-agent/worker")) as response:
+            assert response.status == 405
+        assert made.found.installations.rendered == 0
+
+
+async def test_an_agent_has_one_download_of_a_dpu_at_a_time(tmp_path: Path) -> None:
+    async with host_store(tmp_path, LARGE) as made:
+        source = image_source(lambda: made.context("node-agent/worker"), retry_s_max=0.0)
+        async with source(made.url):
+            with pytest.raises(ActionFailed, match="image: the image store is busy"):
+                await made.fetch("node-agent/worker")
+        await until(lambda: made.server.streams == 0)
+        assert len(await made.fetch("node-agent/worker")) > len(LARGE)
+        assert made.found.installations.rendered == 2, "the content of a host is not kept"
+
+
+async def test_an_unknown_dpu_looks_like_that_of_another_host_and_an_unknown_image_like_one_to_come(
+    tmp_path: Path,
+) -> None:
+    async with host_store(tmp_path) as made:
+        base, _, query = made.url.partition("?")
+        for url in (base, f"{base}?image=image%2Fx"):
+            with pytest.raises(ActionFailed, match="image: the image store is busy"):
                 await made.fetch("node-agent/worker", url)
+        with pytest.raises(ActionFailed, match="HTTP status 404"):
+            await made.fetch("node-agent/worker", base.replace(DPU, "other") + "?" + query)
         await made.found.plane.delete("set", kind=kinds.DPU_SET)
         with pytest.raises(ActionFailed, match="HTTP status 404"):
             await made.fetch("node-agent/worker")
@@ -109,17 +168,22 @@ async def test_an_unknown_dpu_or_image_looks_like_that_of_another_host(tmp_path:
 
 async def test_an_image_that_is_not_there_yet_is_asked_for_again(tmp_path: Path) -> None:
     async with host_store(tmp_path) as made:
-        for image in made.found.images.images.values():
+        images = [*made.found.images.images.values()]
+        ready = [dict(image.ready) for image in images]
+        for image in images:
             image.ready.clear()
-        with pytest.raises(
-            ActionFailed, match="image: the image store has no place, or not all parts of the image, now"
-        ):
+        with pytest.raises(ActionFailed, match="image: the image store is busy, or has not downloaded the image yet"):
             await made.fetch("node-agent/worker")
+        fetching = asyncio.ensure_future(made.fetch("node-agent/worker", retry_s_max=120.0))
+        await until(lambda: made.server.responses[503] == 2)
+        for image, files in zip(images, ready, strict=True):
+            image.ready.update(files)
+        assert (await fetching).startswith(CONTENT)
 
 
 async def test_a_store_that_stops_in_the_middle_breaks_the_transfer_off(tmp_path: Path) -> None:
     async with host_store(tmp_path, LARGE) as made:
-        source = image_source(lambda: made.context("node-agent/worker"), patience_s=0.0)
+        source = image_source(lambda: made.context("node-agent/worker"), retry_s_max=0.0)
         with pytest.raises(ActionFailed, match=r"image: the transfer broke off after \d+ of \d+ bytes: "):
             async with source(made.url) as stream:
                 async for _ in stream.chunks:

@@ -33,6 +33,7 @@ from drivers.kubernetes.joins import KubernetesJoins
 from drivers.resource_worlds import ResourceWorlds
 from projections.resources import kinds
 from projections.resources.install_identity import install_identity
+from projections.zones.rows import Dpu
 from schemas.resources.dpf.names import DPU_NODE_NAME
 from tests.support.eventually import until
 from tests.support.image_planes import CONTENT, ImagePlane, image_plane, key
@@ -57,7 +58,10 @@ class Store:
         base: str,
         *,
         source: SourceServer,
+        rows: dict[str, Dpu],
     ) -> None:
+        self.rows = rows
+        """The rows of DPUs in their zones."""
         self.plane = plane
         self.source = source
         self.images = images
@@ -92,6 +96,7 @@ async def store(
         await plane.apply("set", {"dpuTemplate": template("image")}, kind=kinds.DPU_SET)
         cert, tls_key = self_signed(folder, ["127.0.0.1"], datetime.now(UTC))
         base: list[str] = []
+        rows: dict[str, Dpu] = {}
         installations = Installations(
             ResourceWorlds(plane.replicas["r1"]),
             images,
@@ -100,6 +105,7 @@ async def store(
             in_place,
             base_url=lambda: base[0],
             joins=joins or SimulatedJoins(lambda count: JOIN_TOKEN[:count]),
+            row_of=lambda world, wanted: rows.get(wanted.at.name),
             now_ms=plane.now_ms,
         )
         serving = ImageServer(
@@ -114,7 +120,7 @@ async def store(
         base.append(f"https://{host}:{port}")
         try:
             await plane.until_phase("image", "Ready")
-            found = Store(plane, images, serving, installations, base[0], source=server)
+            found = Store(plane, images, serving, installations, base[0], source=server, rows=rows)
             connector = aiohttp.TCPConnector(ssl=found.context)
             async with aiohttp.ClientSession(connector=connector) as client:
                 yield found, client
