@@ -6,13 +6,19 @@ missing.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from schemas.api import dpuplane_pb2 as pb
 
-Progress: TypeAlias = Callable[[int, str], Awaitable[None]]
-"""Reports a percentage and what the action waits for."""
+
+class Progress(Protocol):
+    """Reports a percentage and what the action waits for.
+
+    A report that is required precedes what must not happen twice: an action that runs again must know of it. Raises
+    CallFailed or PermanentError if the plane has not recorded it. Another report is best effort.
+    """
+
+    async def __call__(self, percent: int, message: str, *, is_required: bool = False) -> None: ...
 
 
 class ActionFailed(Exception):

@@ -58,31 +58,34 @@ class HostAgent:
         self._interval_s = interval_s
         self._rng = rng
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._reporting = asyncio.Lock()
+        """The plane keeps the whole of the last report, so an older one must not arrive after it."""
 
     async def run(self) -> None:
         """Report and work until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 try:
+                    running = {*self._running}
                     position = await self._report()
-                    await self._begin_and_cancel(tasks, position)
+                    await self._begin_and_cancel(tasks, position, running)
                 except (CallFailed, PermanentError) as error:
                     logger.warning("host not reported, retrying in %.0f s: %s", self._interval_s, error)
                 await asyncio.sleep(self._interval_s * self._rng.uniform(0.8, 1.2))
 
-    async def _begin_and_cancel(self, tasks: asyncio.TaskGroup, position: str) -> None:
+    async def _begin_and_cancel(self, tasks: asyncio.TaskGroup, position: str, before: set[str]) -> None:
         """Begin the open tasks, and cancel those that the plane no longer wants.
 
-        A task that ends during the question is not begun again: the answer may be older than its end.
+        A task that ran before the report with this position is not begun: it may have ended since, and the answer may
+        be older than its end.
         """
-        asked_during = {*self._running}
         node, namespace, _ = self._identity
         request = pb.GetHostTasksRequest(node=node, namespace=namespace, min_position=position)
         found = await self._client.query("GetHostTasks", request)
         wanted = {task.id: task for task in found.tasks}
         for name in self._running.keys() - wanted.keys():
             self._running[name].cancel()
-        for name in wanted.keys() - self._running.keys() - asked_during:
+        for name in wanted.keys() - self._running.keys() - before:
             if not wanted[name].frozen:
                 self._running[name] = tasks.create_task(self._do(wanted[name]))
 
@@ -91,15 +94,17 @@ class HostAgent:
 
         about = {"task": task.id, "action": task.action}
 
-        async def progress(percent: int, message: str) -> None:
-            """Report progress if the plane can be reached: an outage must not end an installation."""
+        async def progress(percent: int, message: str, *, is_required: bool = False) -> None:
+            """Report progress. An outage of the plane must not end an installation that needs nothing of it."""
             try:
                 await self._report(pb.HostTaskState(id=task.id, state=RUNNING, percent=percent, message=message))
             except (CallFailed, PermanentError) as error:
+                if is_required:
+                    raise
                 logger.warning("progress of a task not reported: %s", error, extra=about)
 
         try:
-            await self._report(pb.HostTaskState(id=task.id, state=RUNNING))
+            await progress(task.percent, task.message, is_required=True)
             logger.info("task started", extra=about)
             await self._actions.get(task.action, NothingToDo()).run(task, progress)
             await self._report(pb.HostTaskState(id=task.id, state=DONE, percent=100))
@@ -121,6 +126,10 @@ class HostAgent:
     async def _report(self, *states: pb.HostTaskState) -> str:
         """Report the host, with the states of tasks. Returns the position of the report. Raises CallFailed, and
         PermanentError if the plane refuses the report."""
+        async with self._reporting:
+            return await self._report_now(states)
+
+    async def _report_now(self, states: Sequence[pb.HostTaskState]) -> str:
         devices = await asyncio.to_thread(self._devices)
         boot = self._boot()
         node, namespace, run_id = self._identity

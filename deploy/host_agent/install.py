@@ -19,7 +19,7 @@ import re
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from deploy.host_agent.actions import ActionFailed, Progress
 from deploy.host_agent.devices import rshim_of
@@ -28,6 +28,9 @@ from deploy.host_agent.rshim import Misc, open_boot, read_misc, write_all, write
 from schemas.api import dpuplane_pb2 as pb
 
 BEGUN, FINAL, WRITTEN, INSTALLING = 1, 45, 50, 75
+HELD_BYTES = 1 << 20
+"""The end of the image, which is written after the digest of all was compared. It is longer than any configuration, so
+it has a part of the image itself."""
 RESET = "SW_RESET 1"
 GRAIN_S = 2
 """The time since a reset is in whole seconds."""
@@ -48,7 +51,7 @@ class RshimTiming(NamedTuple):
     restart_s: float = 900.0
     """From a reset until the operating system runs."""
     gone_s: float = 120.0
-    """For which the rshim may be away: its device vanishes while the card is reset."""
+    """Longest absence of the rshim: its device vanishes while the card is reset."""
     poll_s: float = 2.0
 
 
@@ -63,6 +66,8 @@ class Rshim:
         self._slot = pci_address.rpartition(".")[0]
         self._timing = timing
         self._seen_s = asyncio.get_running_loop().time()
+        self._late: asyncio.Future[Any] | None = None
+        """The work that took longer than its time limit, and may still use a file."""
 
     async def folder(self) -> Path:
         """Its folder."""
@@ -78,21 +83,18 @@ class Rshim:
 
     async def read_if_there(self) -> Misc | None:
         """Its settings and its log; None while it is away for a time."""
-        now_s = asyncio.get_running_loop().time()
         try:
-            found = await self.read()
+            return await self.read()
         except ActionFailed:
-            if now_s - self._seen_s > self._timing.gone_s:
+            if asyncio.get_running_loop().time() - self._seen_s > self._timing.gone_s:
                 raise
             return None
-        self._seen_s = now_s
-        return found
 
     async def timed(
         self, what: str, work: Callable[[], _Result], *, undo: Callable[[_Result], None] = lambda result: None
     ) -> _Result:
-        """Run blocking work on the device within its time limit. A cancelled caller waits for its end, as the work may
-        use an open file, and undoes it."""
+        """Run blocking work on the device within its time limit. A cancelled caller waits for the end of the work, as
+        that may use an open file. `undo` gets the result of work that nobody waits for."""
 
         def undone(ended: asyncio.Future[_Result]) -> None:
             if not ended.cancelled() and ended.exception() is None:
@@ -107,11 +109,21 @@ class Rshim:
             raise
         if not running.done():
             running.add_done_callback(undone)
+            self._late = running
             raise ActionFailed(f"rshim: the device did not {what} within {self._timing.call_s:g} s")
         try:
-            return running.result()
+            found = running.result()
         except OSError as error:
             raise ActionFailed(f"rshim: the device could not {what}: {error.strerror}") from error
+        self._seen_s = asyncio.get_running_loop().time()
+        return found
+
+    async def close(self, handle: int) -> None:
+        """Close a file as soon as no work uses it: its number may then be that of another file."""
+        if self._late is not None and not self._late.done():
+            self._late.add_done_callback(lambda ended: os.close(handle))
+        else:
+            await self.timed("end the boot stream", lambda: os.close(handle))
 
 
 class _Boots:
@@ -131,23 +143,24 @@ class _Boots:
 class InstallAction:
     """Installs images. `dev` is the root of the devices of the host."""
 
-    def __init__(self, dev: Path, source: OpenImage, timing: RshimTiming = _TIMING) -> None:
+    def __init__(
+        self, dev: Path, source: OpenImage, timing: RshimTiming = _TIMING, *, held_bytes: int = HELD_BYTES
+    ) -> None:
         self._dev = dev
         self._source = source
         self._timing = timing
+        self._held_bytes = held_bytes
 
     async def run(self, task: pb.HostTask, progress: Progress) -> None:
-        rshim, is_written = Rshim(self._dev, task.pci_address, self._timing), task.percent >= WRITTEN
-        if not is_written:
-            is_written = task.percent >= FINAL and await self._shows_installer(rshim)
-            if not is_written:
-                misc = await rshim.read()
-                self._check_idle(misc)
-                await self._write(task, rshim, progress)
-                await progress(WRITTEN, "waits for the installer of the image")
-                await self._follow(rshim, progress, misc, saw=False)
-                return
-        await self._follow(rshim, progress, None, saw=True)
+        rshim = Rshim(self._dev, task.pci_address, self._timing)
+        if task.percent >= WRITTEN or (task.percent >= FINAL and await self._shows_installer(rshim)):
+            await self._follow(rshim, progress, None, may_be_ready=True)
+            return
+        before = await rshim.read()
+        self._check_idle(before)
+        await self._write(task, rshim, progress)
+        await progress(WRITTEN, "waits for the installer of the image")
+        await self._follow(rshim, progress, before, may_be_ready=False)
 
     async def _shows_installer(self, rshim: Rshim) -> bool:
         """Whether the installer of the image begins in its time."""
@@ -168,32 +181,36 @@ class InstallAction:
     async def _write(self, task: pb.HostTask, rshim: Rshim, progress: Progress) -> None:
         folder = await rshim.folder()
         async with self._source(task.url) as stream:
-            await progress(BEGUN, "writes the image")
+            await progress(BEGUN, "writes the image", is_required=True)
             handle = await rshim.timed("begin a boot stream", lambda: open_boot(folder), undo=os.close)
             try:
                 await self._copy(stream, handle, rshim, progress)
             finally:
-                await rshim.timed("end the boot stream", lambda: os.close(handle))
+                await rshim.close(handle)
 
     async def _copy(self, stream: Stream, handle: int, rshim: Rshim, progress: Progress) -> None:
-        digest, count, told, held = hashlib.sha256(), 0, BEGUN, b""
+        digest, count, told, held = hashlib.sha256(), 0, BEGUN, bytearray()
         async for chunk in stream.chunks:
             digest.update(chunk)
             count += len(chunk)
-            block, held = held, chunk
-            await rshim.timed("take the image", lambda block=block: write_all(handle, block))  # type: ignore[misc]
+            held += chunk
+            if len(held) >= 2 * self._held_bytes:
+                block = bytes(held[: -self._held_bytes])
+                del held[: len(block)]
+                await rshim.timed("take the image", lambda block=block: write_all(handle, block))  # type: ignore[misc]
             percent = BEGUN + (FINAL - BEGUN - 1) * count // stream.size
             if percent >= told + 10:
                 told = percent
                 await progress(percent, "writes the image")
         if count != stream.size or digest.digest() != stream.sha256:
             raise ActionFailed(f"image: {count} bytes arrived, which do not have the size and digest that were stated")
-        await progress(FINAL, "writes the last block of the image")
-        await rshim.timed("take the image", lambda: write_all(handle, held))
+        await progress(FINAL, "writes the last block of the image", is_required=True)
+        await rshim.timed("take the image", lambda: write_all(handle, bytes(held)))
 
-    async def _follow(self, rshim: Rshim, progress: Progress, before: Misc | None, *, saw: bool) -> None:
-        """Follow the log to the end. `before` is what the rshim showed before this agent wrote the image. `saw` says
-        whether the installer was seen, by this agent or an earlier one."""
+    async def _follow(self, rshim: Rshim, progress: Progress, before: Misc | None, *, may_be_ready: bool) -> None:
+        """Follow the log to the end. `before` is what the rshim showed before this agent wrote the image.
+        `may_be_ready` accepts a DPU that is ready before its installer was seen: an earlier agent wrote the image, and
+        the installer may have ended since."""
         loop, told, boots = asyncio.get_running_loop(), WRITTEN, _Boots(before)
         ends_s = loop.time() + self._timing.install_s
         while loop.time() < ends_s:
@@ -202,11 +219,11 @@ class InstallAction:
                 if misc.fault:
                     raise ActionFailed(f"rshim: the DPU reports: {misc.fault}")
                 if misc.installs:
-                    saw = True
+                    may_be_ready = True
                     if told < INSTALLING:
                         told = INSTALLING
                         await progress(INSTALLING, "the DPU installs the image")
-                elif misc.is_ready and saw:
+                elif misc.is_ready and may_be_ready:
                     return
                 elif misc.is_ready:
                     raise ActionFailed("image: the DPU booted without installing it")
@@ -231,9 +248,8 @@ class RestartAction:
         reset_s, boots = _reset_s(misc), _Boots(None)
         if told is None or reset_s <= int(told[1]) + GRAIN_S:
             if told is None:
-                await progress(
-                    BEGUN, f"restarts the DPU; its last reset was at second {reset_s} of the boot of the host"
-                )
+                last = f"its last reset was at second {reset_s} of the boot of the host"
+                await progress(BEGUN, f"restarts the DPU; {last}", is_required=True)
             folder, boots = await rshim.folder(), _Boots(misc)
             await rshim.timed("reset", lambda: write_misc(folder, RESET))
         ends_s = loop.time() + self._timing.restart_s

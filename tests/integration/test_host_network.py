@@ -175,7 +175,7 @@ async def test_a_vf_without_a_driver_fails_the_task(tmp_path: Path) -> None:
     tree, _ = card(tmp_path, "8")
     action = NetworkAction(tree.sys, HostNetwork(), appears_s=0.5)
 
-    async def progress(percent: int, message: str) -> None:
+    async def progress(percent: int, message: str, *, is_required: bool = False) -> None:
         await asyncio.sleep(0)
 
     with pytest.raises(ActionFailed, match=r"^network: the first VF of 0000:03:00.0 has no interface 0.5 s after"):

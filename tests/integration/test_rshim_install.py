@@ -61,9 +61,9 @@ async def test_an_agent_that_is_killed_while_the_dpu_installs_writes_nothing_aga
     running = asyncio.ensure_future(steps.run())
     async with steps.working():
         await until(lambda: steps.device.installs == 1)
-    for _ in range(2):
+    for begun in range(2, 4):
         async with steps.working():
-            await asyncio.sleep(0.1)
+            await until(lambda begun=begun: steps.begun >= begun)  # type: ignore[misc]
     steps.device.holds.set()
     async with steps.working():
         await ended(running)
@@ -123,6 +123,7 @@ def wait_for_refusal(steps: RshimSteps) -> None:
     ends_s = time.monotonic() + PATIENCE_S
     while not steps.device.cut and time.monotonic() < ends_s:
         time.sleep(0.01)
+    assert steps.device.cut
 
 
 async def test_an_installation_by_another_program_is_not_disturbed(steps: RshimSteps) -> None:

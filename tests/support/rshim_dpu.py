@@ -63,6 +63,8 @@ class RshimDpu:
     @contextmanager
     def running(self) -> Iterator[RshimDpu]:
         self._thread.start()
+        while not self.rounds:  # it has its file open, whatever becomes of the folder
+            time.sleep(_POLL_S)
         try:
             yield self
         finally:

@@ -34,7 +34,7 @@ from tests.support.rshim_dpu import RshimDpu
 
 SERIAL, SLOT = "MT1", "0000:03:00"
 BFB = made_bfb([(1, b"image" * 1_000)]) + b"A=1\n"
-FAST = RshimTiming(call_s=20.0, install_s=60.0, restart_s=60.0, settle_s=4.0, gone_s=1.0, poll_s=0.01)
+FAST = RshimTiming(call_s=20.0, install_s=60.0, restart_s=60.0, settle_s=15.0, gone_s=1.0, poll_s=0.01)
 
 
 class MemoryTasks:
@@ -83,10 +83,12 @@ class RshimSteps(AttemptedSteps):
         self._is_working = False
         self.content = BFB
         self.actions: Mapping[str, Action] = {
-            INSTALL: InstallAction(dev, self.opened, FAST),
+            INSTALL: InstallAction(dev, self.opened, FAST, held_bytes=1_000),
             RESTART: RestartAction(dev, FAST),
         }
         self.on_chunk: Callable[[int], None] = lambda number: None
+        self.begun = 0
+        """Number of tasks that agents began."""
 
     def installer(self) -> RshimInstaller:
         async def url_of(dpu: str, image: str) -> str:
@@ -122,9 +124,12 @@ class RshimSteps(AttemptedSteps):
 
     async def _taken(self) -> None:
         """Wait until the device has taken what was written: a real one resets before a write returns."""
-        rounds, ends_s = self.device.rounds, asyncio.get_running_loop().time() + 60.0
-        while self.device.rounds < rounds + 2 and asyncio.get_running_loop().time() < ends_s:
-            await asyncio.sleep(0.005)
+        if not self.device.folder.exists():
+            return
+        rounds = self.device.rounds
+        async with asyncio.timeout(60.0):
+            while self.device.rounds < rounds + 2:
+                await asyncio.sleep(0.005)
 
     def _is_seen(self) -> bool:
         """Whether the agent has seen the installer of the image, if it follows one."""
@@ -140,9 +145,10 @@ class RshimSteps(AttemptedSteps):
             await asyncio.sleep(0.01)
 
     async def _do(self, task: HostTask) -> None:
-        async def progress(percent: int, message: str) -> None:
+        async def progress(percent: int, message: str, *, is_required: bool = False) -> None:
             self.box.state(TaskState(task.id, "running", percent, message))
 
+        self.begun += 1
         known = self.box.report.state_of(task.id) or TaskState(task.id, "running")
         given = pb.HostTask(
             id=task.id,
@@ -152,6 +158,7 @@ class RshimSteps(AttemptedSteps):
             percent=known.percent,
             message=known.message,
         )
+        await progress(known.percent, known.message, is_required=True)
         try:
             await self.actions[task.action].run(given, progress)
         except ActionFailed as error:
