@@ -255,7 +255,7 @@ class Provisioner:
         async def report_progress(task: str, percent: int) -> None:
             event = StepProgressed(*about, without_tokens(task), percent)
             if fault := check_text("task", event.task):
-                raise TaskFailed(f"{fault}; the device reported this value")
+                raise TaskFailed(f"{fault}; the installer reported this value")
             check()
             while not await self._append_progress(step, event):
                 await self._back_off()
@@ -312,7 +312,9 @@ class Provisioner:
 
         def is_shown() -> bool:
             now = self._now(step)
-            return not self._is_current(step) or (now is not None and now.dpu.task == event.task)
+            if now is None or not self._is_current(step):
+                return True
+            return (now.dpu.task, now.dpu.percent) == (event.task, event.percent)
 
         return await self._replica.fold_waits.wait_for(is_shown, step.partition, timeout_s=self._settings.landing_s)
 

@@ -108,6 +108,8 @@ class Connection(NamedTuple):
     async def reset_card(self, kind: str) -> None:
         """Reset the card, or its Arm cores only, as NVIDIA's extension of a chassis does it."""
         path = await self.attempt.call(partial(card_chassis, self.client, self.root), alters=False)
+        if not path:
+            raise NeedsOperator("chassis: the BMC reports no chassis of the card, so the card cannot be reset")
         request = Request("POST", f"{path}/Actions/Oem/NvidiaChassis.Reset", {"ResetType": kind})
         await self.attempt.call(partial(self.client.send, request))
 

@@ -178,6 +178,8 @@ async def _read_privilege(bmc: Connection) -> HostPrivilege | None:
     """What the host may do, of the first network adapter of the card."""
     call, client = bmc.attempt.call, bmc.client
     chassis = await call(partial(card_chassis, client, bmc.root), alters=False)
+    if not chassis:
+        return None
     adapters = await call(partial(client.members, Link(f"{chassis}/NetworkAdapters")), alters=False)
     if not adapters:
         return None

@@ -120,10 +120,7 @@ def test_ptp_needs_one_physical_interface_in_its_switch() -> None:
     three = chains(web=chain(switch({"uplink": "p0"}, {"uplink": "p1"}, {"service": "web"})))
     found = derived(rows | three).of_node(CLUSTER, {})
     (fault,) = found.faults[key(kinds.DPU_SERVICE_CHAIN, "web")]
-    assert fault == (
-        "PTP of dpf/web needs one physical interface, and there are 1 of such services and 2 physical interfaces of "
-        "switch 0"
-    )
+    assert fault == "PTP of dpf/web needs one PTP service and one physical interface in switch 0, which has 1 and 2"
     assert len(json.loads(found.text)["switches"][0]["ports"]) == 3
 
 

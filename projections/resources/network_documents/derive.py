@@ -132,21 +132,21 @@ def _switches(
             else:
                 faults[chain.key] = (*faults.get(chain.key, ()), f"{interface} of a port of switch {number}")
         found.append(Switch(short(chain.key), number, switch.service_mtu or DEFAULT_MTU, tuple(ports)))
-        if fault := _ptp_fault(found[-1], near):
-            faults[chain.key] = (*faults.get(chain.key, ()), f"{fault} of switch {number}")
+        if fault := _ptp_fault(found[-1], number, near):
+            faults[chain.key] = (*faults.get(chain.key, ()), fault)
     return found
 
 
-def _ptp_fault(switch: Switch, interfaces: Iterable[StatedInterface]) -> str:
-    """Why the service of a switch that synchronizes clocks gets no flows for it, as the beginning of a sentence."""
+def _ptp_fault(switch: Switch, number: int, interfaces: Iterable[StatedInterface]) -> str:
+    """Why the service of a switch that synchronizes clocks gets no flows for it; empty if it gets them."""
     by_name = {each.interface.name: each.interface for each in interfaces}
     own = [by_name[port.interface] for port in switch.ports]
     services = [each.name for each in own if each.ptp]
     uplinks = [each.name for each in own if each.type == "physical"]
     if not services or (len(services), len(uplinks)) == (1, 1):
         return ""
-    counts = f"{len(services)} of such services and {len(uplinks)} physical interfaces"
-    return f"PTP of {services[0]} needs one physical interface, and there are {counts}"
+    has = f"has {len(services)} and {len(uplinks)}"
+    return f"PTP of {services[0]} needs one PTP service and one physical interface in switch {number}, which {has}"
 
 
 def _interface_of(port: ChainPort, interfaces: Iterable[StatedInterface]) -> StatedInterface | str:
