@@ -1,8 +1,8 @@
 """The next move of an update of a BMC's own firmware, as it follows from the log and from what the BMC reports.
 
-The version in the firmware inventory decides: firmware that the BMC has is never sent. An update has two parts, and the
-log is told before each of them: the transfer, which is a task, and the restart that makes the new firmware active. A
-BMC forgets its tasks in that restart, so from then on only the version proves the update.
+The version in the firmware inventory decides: firmware that the BMC has is never sent. An update has two parts, and an
+event is appended before each of them: the transfer, which is a task, and the restart that makes the new firmware
+active. A BMC forgets its tasks in that restart, so from then on only the version proves the update.
 
     asked -> started -> the task has ended -> restart asked -> the BMC answers again -> its version is of the package
 """
@@ -52,13 +52,13 @@ class FirmwareOrder(NamedTuple):
 
 
 class SubmitFirmware(NamedTuple):
-    """Send the update, after the log was told of these tasks."""
+    """Send the update, after an event with these tasks was appended."""
 
     known: tuple[str, ...]
 
 
 class Activate(NamedTuple):
-    """Restart the BMC with the new firmware, after the log was told of it."""
+    """Restart the BMC with the new firmware, after an event about it was appended."""
 
 
 class FirmwareWait(NamedTuple):
@@ -137,7 +137,7 @@ def _without_task(logged: Asked | Started, seen: SeenFirmware) -> FirmwareMove:
 
 
 def firmware_text(logged: Asked | Started | RestartAsked) -> str:
-    """What the log is told."""
+    """The text of the event, which `logged_firmware` reads."""
     return f"{_PREFIX}{logged.text()}"
 
 

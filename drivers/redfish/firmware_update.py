@@ -94,7 +94,7 @@ class FirmwareUpdate:
                     return True
                 case FirmwareWait(percent, started):
                     if started is not None:
-                        await self._tell(started, percent)
+                        await self._report(started, percent)
                     await asyncio.sleep(wait_s)
                     wait_s = min(wait_s * 1.5, self._attempt.timing.poll_max_s)
 
@@ -131,20 +131,20 @@ class FirmwareUpdate:
         return (found and found.version) or ""
 
     async def _submit(self, bmc: Connection, package: Firmware, known: tuple[str, ...]) -> None:
-        """Send the update once. The log is told first, so that a successor knows that it may have been sent."""
+        """Send the update once. An event is appended first, so that a successor knows that it may have been sent."""
         asked = Asked(self._attempt.dpu.attempt, known)
-        await self._tell(asked, 0)
+        await self._report(asked, 0)
         body: JSON = {"TransferProtocol": package.url.partition("://")[0].upper(), "ImageURI": package.url}
         if not bmc.root.is_bluefield_4:  # a bundle names its targets itself
             body["Targets"] = [f"{_INVENTORY}/{bmc.firmware_entry}"]
         request = Request("POST", f"{ROOT}/UpdateService/Actions/UpdateService.SimpleUpdate", body)
         answer = await self._attempt.call(partial(bmc.client.send, request))
         if name := task_of(bmc, answer):
-            await self._tell(Started(name, asked.attempt), 0)
+            await self._report(Started(name, asked.attempt), 0)
 
     async def _activate(self, bmc: Connection) -> None:
         """Restart the BMC with the new firmware, and with a BlueField-4 the whole card."""
-        await self._tell(RestartAsked(self._attempt.dpu.attempt), 100)
+        await self._report(RestartAsked(self._attempt.dpu.attempt), 100)
         self._shape = None
         if bmc.root.is_bluefield_4:
             body: JSON = {"Targets": [{"@odata.id": _PENDING}]}
@@ -155,7 +155,7 @@ class FirmwareUpdate:
         restart = Request("POST", f"{bmc.manager}/Actions/Manager.Reset", {"ResetType": "GracefulRestart"})
         await self._attempt.call(partial(bmc.client.send, restart))
 
-    async def _tell(self, logged: Asked | Started | RestartAsked, percent: int) -> None:
+    async def _report(self, logged: Asked | Started | RestartAsked, percent: int) -> None:
         """Append what was done, and each quarter of the progress of a task."""
         self._logged = logged
         if (shown := (logged, percent // 25)) != self._reported:

@@ -80,11 +80,11 @@ class MediaInstallation:
                 case Installed():
                     await self._eject_all(seen)
                     return
-                case MediaFailed(_, message):
+                case MediaFailed(message):
                     with suppress(PlaneError):
                         await self._eject_all(seen)
                     raise TaskFailed(message)
-                case MediaWait(_, is_booted):
+                case MediaWait(is_booted):
                     await self._report(is_booted)
                     await asyncio.sleep(wait_s)
                     wait_s = min(wait_s * 1.5, self._attempt.timing.poll_max_s)

@@ -1,7 +1,7 @@
 """The next move of an installation from virtual media, as it follows from the log and from what the BMC reports.
 
 A BlueField-4 has no task for it: the BMC presents an image as a medium, the DPU boots it once, and the installer on it
-writes the operating system. Everything before that boot may be repeated, so only the restart is told to the log first:
+writes the operating system. Everything before that boot may be repeated, so only the restart needs an event before it:
 
     media inserted -> boot override set -> boot asked -> the DPU has booted since -> its versions are those of the image
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from drivers.redfish.resources import versions_text
 from drivers.redfish.update import SETTLE_S, mark_of, target_of
@@ -86,7 +86,7 @@ class Override(NamedTuple):
 
 
 class Boot(NamedTuple):
-    """Restart the DPU, after the log was told of it."""
+    """Restart the DPU, after an event about it was appended."""
 
     asked: BootAsked
 
@@ -94,7 +94,6 @@ class Boot(NamedTuple):
 class MediaWait(NamedTuple):
     """Look again. `is_booted` says whether the media have been booted."""
 
-    message: str
     is_booted: bool = False
 
 
@@ -103,9 +102,8 @@ class Installed(NamedTuple):
 
 
 class MediaFailed(NamedTuple):
-    """The installation failed. The kind is that of the failure of a step."""
+    """The installation failed by the device."""
 
-    kind: Literal["device"]
     message: str
 
 
@@ -120,22 +118,22 @@ def next_media_move(
         return _prepared(order, seen, sent)
     if not _has_booted(logged, seen):
         if seen.quiet_s < RESTART_SHOWN_S:
-            return MediaWait("waits for the DPU to boot its media")
+            return MediaWait()
         if logged.attempt == order.attempt:
-            return _failed("image: the BMC accepted a restart, and the DPU did not restart")
+            return MediaFailed("image: the BMC accepted a restart, and the DPU did not restart")
         return _prepared(order, seen, sent)  # the request did not arrive: it belonged to a session that has ended
     differing = [name for name, version in order.versions.items() if seen.versions.get(name, version) != version]
     if seen.is_up and not seen.is_overridden and not differing and _is_proved(order, seen):
         return Installed()
     if seen.quiet_s < (SETTLE_S if seen.is_up else INSTALL_S):
-        return MediaWait("waits for the installer on the media", is_booted=True)
+        return MediaWait(is_booted=True)
     if not seen.is_up:
-        return _failed("image: the operating system does not run after the boot of the media")
+        return MediaFailed("image: the operating system does not run after the boot of the media")
     if seen.is_overridden:
-        return _failed("image: the DPU has restarted without booting its media")
+        return MediaFailed("image: the DPU has restarted without booting its media")
     has = versions_text({name: seen.versions[name] for name in differing})
     wanted = versions_text({name: order.versions[name] for name in differing})
-    return _failed(f"image: after the boot of the media the DPU has {has}, but the image has {wanted}")
+    return MediaFailed(f"image: after the boot of the media the DPU has {has}, but the image has {wanted}")
 
 
 def _prepared(order: MediaOrder, seen: SeenMedia, sent: Collection[MediaMove]) -> MediaMove:
@@ -145,17 +143,17 @@ def _prepared(order: MediaOrder, seen: SeenMedia, sent: Collection[MediaMove]) -
         insert = Insert(name, url)
         if insert not in sent and slot.is_inserted:
             if Eject(name) in sent:
-                return _failed(f"media: the BMC accepted to eject the medium of {name}, and it is still inserted")
+                return MediaFailed(f"media: the BMC accepted to eject the medium of {name}, and it is still inserted")
             return Eject(name)
         if insert not in sent:
             return insert
         if not slot.is_inserted:
-            return _failed(f"media: the BMC accepted a medium for {name}, and it is not inserted")
+            return MediaFailed(f"media: the BMC accepted a medium for {name}, and it is not inserted")
         if slot.image and target_of(slot.image) != target_of(url):
-            return _failed(f"media: the BMC has another medium in {name} than the one that was inserted")
+            return MediaFailed(f"media: the BMC has another medium in {name} than the one that was inserted")
     if not seen.is_overridden:
         if Override() in sent:
-            return _failed("media: the BMC accepted a boot from media, and does not report it")
+            return MediaFailed("media: the BMC accepted a boot from media, and does not report it")
         return Override()
     return Boot(BootAsked(order.attempt, mark_of(seen.boot_id)))
 
@@ -171,10 +169,6 @@ def _is_proved(order: MediaOrder, seen: SeenMedia) -> bool:
     those of the image, its boot is the second one, or it has been running for long."""
     has_changed = any(order.before.get(name) != version for name, version in order.versions.items())
     return has_changed or seen.boots >= 2 or seen.quiet_s >= SETTLE_S
-
-
-def _failed(message: str) -> MediaFailed:
-    return MediaFailed("device", message)
 
 
 def logged_boot(text: str) -> BootAsked | None:

@@ -239,7 +239,7 @@ def test_what_a_bmc_accepts_and_does_not_do_is_a_failure(
 
 def test_a_restart_that_did_not_arrive_is_asked_for_again_by_a_later_attempt_only() -> None:
     waits = next_media_move(ORDER, ASKED, seen(boot="boot-1"), set())
-    assert waits == MediaWait("waits for the DPU to boot its media")
+    assert waits == MediaWait()
     assert next_media_move(ORDER, ASKED, seen(boot="boot-1", quiet_s=RESTART_SHOWN_S), set()) == Insert("image", URL)
 
 
