@@ -35,7 +35,7 @@ from tests.bench.workload import joins, zone_name
 
 AGENTS, SICK, NODES = 1_000, 50, 5_000
 OTHERS = AGENTS - 2 * SICK
-JOINS, ROUNDS = 15, 2
+JOINS, ROUNDS = 15, 8
 LATENCY_MS, SLOWER = 5.0, 100
 ZONE = zone_name(0)
 ASLEEP_S = 86_400.0
