@@ -25,8 +25,9 @@ from drivers.redfish.firmware import (
     logged_firmware,
     next_firmware_move,
 )
+from drivers.redfish.polling import FAILED_READS_MAX, Polling
 from drivers.redfish.resources import ROOT, Chassis, Request, Software
-from drivers.redfish.submissions import FAILED_READS_MAX, read_tasks, task_of
+from drivers.redfish.submissions import read_tasks, task_of
 from drivers.redfish.update import Asked, Started, target_of
 from projections.field_checks import quoted
 from projections.resources.specs import JSON
@@ -47,8 +48,7 @@ class FirmwareUpdate:
         self._packages = packages
         self._logged: FirmwareLogged = logged_firmware(attempt.dpu.task)
         self._reported: object = None
-        self._shape: object = None
-        self._since_s = 0.0
+        self._polling = Polling(attempt.timing)
 
     async def run(self) -> None:
         """Update the firmware, unless the BMC has it. Raises the errors of a device."""
@@ -70,17 +70,10 @@ class FirmwareUpdate:
         package = await self._package(bmc)
         dpu = self._attempt.dpu
         order = FirmwareOrder(package.versions, target_of(package.url), dpu.attempt, dpu.disowned)
-        wait_s, failed_reads = self._attempt.timing.poll_s, 0
+        self._polling.restart()
         while True:
-            try:
-                seen = await self._look(bmc)
-                failed_reads = 0
-            except Unreachable:
-                failed_reads += 1
-                if is_back or failed_reads > FAILED_READS_MAX:
-                    raise
-                await asyncio.sleep(self._attempt.timing.poll_max_s)
-                continue
+            failures_max = 0 if is_back else FAILED_READS_MAX
+            seen = await self._polling.read(partial(self._look, bmc), failures_max=failures_max)
             match next_firmware_move(order, self._logged, seen):
                 case Current():
                     return False
@@ -88,15 +81,14 @@ class FirmwareUpdate:
                     raise (Unreachable if kind == "transient" else TaskFailed)(message)
                 case SubmitFirmware(known):
                     await self._submit(bmc, package, known)
-                    wait_s = self._attempt.timing.poll_s
+                    self._polling.restart()
                 case Activate():
                     await self._activate(bmc)
                     return True
                 case FirmwareWait(percent, started):
                     if started is not None:
                         await self._report(started, percent)
-                    await asyncio.sleep(wait_s)
-                    wait_s = min(wait_s * 1.5, self._attempt.timing.poll_max_s)
+                    await self._polling.pause()
 
     async def _package(self, bmc: Connection) -> Firmware:
         """The package for this card."""
@@ -121,10 +113,7 @@ class FirmwareUpdate:
             raise NeedsOperator(f"firmware: {bmc.client.host} reports no version of its own in {bmc.firmware_entry}")
         pending = await self._version(bmc, _PENDING)
         shape = tuple((task.id, task.state) for task in tasks), version, pending
-        now_s = asyncio.get_running_loop().time()
-        if shape != self._shape:
-            self._shape, self._since_s = shape, now_s
-        return SeenFirmware(tasks, version, pending, now_s - self._since_s)
+        return SeenFirmware(tasks, version, pending, self._polling.quiet_s(shape))
 
     async def _version(self, bmc: Connection, path: str) -> str:
         found = await self._attempt.call(partial(bmc.client.find, path, Software), alters=False)
@@ -145,7 +134,7 @@ class FirmwareUpdate:
     async def _activate(self, bmc: Connection) -> None:
         """Restart the BMC with the new firmware, and with a BlueField-4 the whole card."""
         await self._report(RestartAsked(self._attempt.dpu.attempt), 100)
-        self._shape = None
+        self._polling.moved()
         if bmc.root.is_bluefield_4:
             body: JSON = {"Targets": [{"@odata.id": _PENDING}]}
             activate = Request("POST", f"{ROOT}/UpdateService/Actions/UpdateService.Activate", body)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 
-from drivers.backends.bmc import NeedsOperator, TaskFailed, Unreachable
+from drivers.backends.bmc import NeedsOperator, TaskFailed
 from drivers.redfish.answers import NotFound
 from drivers.redfish.connection import VERSIONS, Connection
+from drivers.redfish.polling import Polling
 from drivers.redfish.resources import Link, Request, System, VirtualMedia, best_member
-from drivers.redfish.submissions import FAILED_READS_MAX
 from drivers.redfish.virtual_media import (
     Boot,
     BootAsked,
@@ -56,26 +55,16 @@ class MediaInstallation:
         self._versions = versions
         self._logged: BootAsked | None = logged_boot(bmc.attempt.dpu.task)
         self._paths: Mapping[str, str] = {}
-        self._shape: object = None
+        self._polling = Polling(bmc.attempt.timing)
         self._boot_id = ""
         self._boots = 0
-        self._since_s = 0.0
         self._is_reported = bmc.attempt.dpu.percent >= BOOTED_PERCENT
 
     async def run(self) -> None:
         """Install the image, and remove its media. Raises the errors of a device."""
         order, sent = await self._order(), set[MediaMove]()
-        wait_s, failed_reads = self._attempt.timing.poll_s, 0
         while True:
-            try:
-                seen = await self._look()
-                failed_reads = 0
-            except Unreachable:
-                failed_reads += 1
-                if failed_reads > FAILED_READS_MAX:
-                    raise
-                await asyncio.sleep(self._attempt.timing.poll_max_s)
-                continue
+            seen = await self._polling.read(self._look)
             match move := next_media_move(order, self._logged, seen, sent):
                 case Installed():
                     await self._eject_all(seen)
@@ -86,12 +75,11 @@ class MediaInstallation:
                     raise TaskFailed(message)
                 case MediaWait(is_booted):
                     await self._report(is_booted)
-                    await asyncio.sleep(wait_s)
-                    wait_s = min(wait_s * 1.5, self._attempt.timing.poll_max_s)
+                    await self._polling.pause()
                 case _:
                     sent.add(move)
                     await self._make(move, seen)
-                    wait_s = self._attempt.timing.poll_s
+                    self._polling.restart()
 
     async def _order(self) -> MediaOrder:
         dpu = self._attempt.dpu
@@ -117,10 +105,7 @@ class MediaInstallation:
         if self._boot_id and system.boot_id not in ("", self._boot_id):
             self._boots += 1
         self._boot_id = system.boot_id or self._boot_id
-        now_s = asyncio.get_running_loop().time()
-        if (shape := (system.boot_id, system.is_up)) != self._shape:
-            self._shape, self._since_s = shape, now_s
-        quiet_s = now_s - self._since_s
+        quiet_s = self._polling.quiet_s((system.boot_id, system.is_up))
         return SeenMedia(slots, is_overridden, system.boot_id, system.is_up, versions, quiet_s, self._boots)
 
     async def _slot(self, path: str) -> Slot:
@@ -147,7 +132,7 @@ class MediaInstallation:
                 await self._attempt.report_progress(asked.text(), 0)
                 self._logged, self._is_reported = asked, False
                 await self._bmc.reset_card("ArmReset")
-                self._since_s = asyncio.get_running_loop().time()
+                self._polling.moved()
 
     async def _eject_all(self, seen: SeenMedia) -> None:
         """Remove the media, so that no later boot installs again."""

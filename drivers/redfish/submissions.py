@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
@@ -10,6 +9,7 @@ from drivers.backends.bmc import TaskFailed, Unreachable
 from drivers.redfish.answers import decoded
 from drivers.redfish.client import Answer
 from drivers.redfish.connection import VERSIONS, Connection
+from drivers.redfish.polling import Polling
 from drivers.redfish.resources import ROOT, Link, Request, System, Task
 from drivers.redfish.update import (
     TASKS_MAX,
@@ -29,8 +29,6 @@ from drivers.redfish.update import (
     target_of,
 )
 
-FAILED_READS_MAX = 5
-"""Maximum number of reads without an answer one after the other. A BMC that writes its flash often does not answer."""
 _TARGET = f"{ROOT}/UpdateService/FirmwareInventory/DPU_OS"
 
 
@@ -45,22 +43,13 @@ class Updates:
         self._logged: Logged = logged_of(bmc.attempt.dpu.task)
         self._quarter = -1
         self._reported = ""
-        self._shape: object = None
-        self._since_s = 0.0
+        self._polling = Polling(bmc.attempt.timing)
 
     async def run(self) -> None:
         """Install the image. Raises the errors of a device."""
-        order, wait_s, failed_reads = await self._order(), self._attempt.timing.poll_s, 0
+        order = await self._order()
         while True:
-            try:
-                seen = await self._look()
-                failed_reads = 0
-            except Unreachable:
-                failed_reads += 1
-                if failed_reads > FAILED_READS_MAX:
-                    raise
-                await asyncio.sleep(self._attempt.timing.poll_max_s)
-                continue
+            seen = await self._polling.read(self._look)
             match next_move(order, self._logged, seen):
                 case Done():
                     return
@@ -68,11 +57,10 @@ class Updates:
                     raise (Unreachable if kind == "transient" else TaskFailed)(message)
                 case Submit(known):
                     await self._submit(known)
-                    wait_s = self._attempt.timing.poll_s
+                    self._polling.restart()
                 case Wait() as wait:
                     await self._report(wait)
-                    await asyncio.sleep(wait_s)
-                    wait_s = min(wait_s * 1.5, self._attempt.timing.poll_max_s)
+                    await self._polling.pause()
 
     async def _order(self) -> Order:
         dpu = self._attempt.dpu
@@ -86,10 +74,7 @@ class Updates:
         system = System() if own_runs else await self._bmc.read_system()  # a poll of a running task is one request
         versions = {} if is_running or not system.is_up else await self._bmc.read_versions()
         shape = tuple((task.id, task.state) for task in tasks), system.boot_id, system.is_up
-        now_s = asyncio.get_running_loop().time()
-        if shape != self._shape:
-            self._shape, self._since_s = shape, now_s
-        return Seen(tasks, system.boot_id, system.is_up, versions, now_s - self._since_s)
+        return Seen(tasks, system.boot_id, system.is_up, versions, self._polling.quiet_s(shape))
 
     async def _tasks(self) -> tuple[SeenTask, ...]:
         """The last tasks of the BMC. While the own one is known, only that is read."""
