@@ -26,7 +26,7 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from schemas.kubernetes.api import GONE, ApiError, KubernetesApi, WatchEvent
-from schemas.kubernetes.objects import Metadata, ObjectList
+from schemas.kubernetes.objects import Metadata, ObjectList, version_number
 
 logger = logging.getLogger(__name__)
 
@@ -202,7 +202,9 @@ class ListWatch(Generic[T]):
             page = await self._page_of(query)
             for item in page.items:
                 # the server's own version may have caught up since a restore, but that of an object does not go back
-                self._went_back |= number_of(item.metadata.resource_version) < self._before.get(item.metadata.uid, 0)
+                self._went_back |= version_number(item.metadata.resource_version) < self._before.get(
+                    item.metadata.uid, 0
+                )
                 self._is_news(item.metadata)
                 self._handler.present(item)
             if not page.metadata.continue_:
@@ -216,9 +218,9 @@ class ListWatch(Generic[T]):
             about = {"source": self._source, "path": self._path, "version": version, "before": self._newest}
             logger.warning("resource versions went back: the API server was restored from a backup", extra=about)
             self._newest = 0
-        self._newest = max(self._newest, number_of(version))
+        self._newest = max(self._newest, version_number(version))
         if self._list_versions is not None:
-            self._list_versions.record_version(number_of(version))
+            self._list_versions.record_version(version_number(version))
         self._handler.list_completed(went_back=went_back)
         return version
 
@@ -251,7 +253,7 @@ class ListWatch(Generic[T]):
                 else:
                     self.is_current = False
                     await self._pause(error)
-                version = str(max(number_of(version), self._newest)) if version.isdecimal() else version
+                version = str(max(version_number(version), self._newest)) if version.isdecimal() else version
                 if _is_expired(error):
                     return
             finally:
@@ -293,7 +295,7 @@ class ListWatch(Generic[T]):
         page = await self._page_of(query)
         if self._last is not None:
             before, _, is_deleted = self._last
-            found = next((number_of(item.metadata.resource_version) for item in page.items), None)
+            found = next((version_number(item.metadata.resource_version) for item in page.items), None)
             self._went_back = found is not None and found < before
             if self._went_back or (found is None and not is_deleted):
                 return True
@@ -316,12 +318,12 @@ class ListWatch(Generic[T]):
                 self._handler.deleted(item)
         elif event.type != "BOOKMARK" and self._is_news(item.metadata):
             self._handler.present(item)
-        self._newest = max(self._newest, number_of(found))
-        return found if not found.isdecimal() or number_of(found) > number_of(version) else version
+        self._newest = max(self._newest, version_number(found))
+        return found if not found.isdecimal() or version_number(found) > version_number(version) else version
 
     def _is_news(self, about: Metadata, *, is_deleted: bool = False) -> bool:
         """Record the version of an object. Returns whether it is newer than the known version."""
-        version = number_of(about.resource_version)
+        version = version_number(about.resource_version)
         if about.uid and version and version <= max(self._versions.get(about.uid, 0), self._deleted.get(about.uid, 0)):
             self.counts.stale_events += 1
             return False
@@ -360,8 +362,3 @@ class ListWatch(Generic[T]):
 
 def _is_expired(error: ApiError) -> bool:
     return error.status == GONE or error.reason in _EXPIRED
-
-
-def number_of(version: str) -> int:
-    """A resource version as a number; 0 if it is none."""
-    return int(version) if version.isdecimal() else 0

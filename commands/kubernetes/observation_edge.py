@@ -16,7 +16,6 @@ from typing import NamedTuple
 import msgspec
 
 from commands.kubernetes.differences import Differences, Record
-from commands.kubernetes.list_watch import number_of
 from eventstore.bounded_batches import bounded_batches
 from eventstore.ids import envelope, uuid7
 from eventstore.log import RESOURCES
@@ -25,7 +24,7 @@ from eventstore.replicas.replica import Replica
 from projections.fold_states import FoldStates
 from projections.resources.state import ObjectId, Observed, object_id
 from schemas.events import MAX_COMMAND_BYTES, MAX_ITEMS, ResourcesObserved
-from schemas.kubernetes.objects import Custom
+from schemas.kubernetes.objects import Custom, version_number
 
 BYTES_MAX = MAX_COMMAND_BYTES * 3 // 4
 
@@ -208,7 +207,7 @@ class ForeignHandler:
         self._began = self._edge.position()
 
     def present(self, item: Custom) -> None:
-        at, found, version = self._at(item), self._observe(item), number_of(item.metadata.resource_version)
+        at, found, version = self._at(item), self._observe(item), version_number(item.metadata.resource_version)
         if found is None:
             self.deleted(item)
             return
@@ -222,7 +221,7 @@ class ForeignHandler:
         if self._listed is not None:
             self._listed.pop(at, None)
         self._names.discard(at)
-        self._edge.remove(at, number_of(item.metadata.resource_version))
+        self._edge.remove(at, version_number(item.metadata.resource_version))
 
     def list_completed(self, *, went_back: bool) -> None:
         listed, self._listed = self._listed or {}, None

@@ -19,7 +19,7 @@ from projections.resources.items import applied_items
 from projections.resources.stale import REMOVAL_ORDER
 from projections.resources.state import ObjectId
 from schemas.events import Envelope, ResourcesApplied
-from schemas.kubernetes.objects import Custom, Metadata, Node
+from schemas.kubernetes.objects import Custom, Metadata, Node, version_number
 from schemas.resources.dpf.names import DPU_READY, OPERATOR, OWNING_DEPLOYMENT, PROVISIONING, SERVICES, SHARED
 from schemas.resources.kinds import GROUP
 
@@ -111,7 +111,7 @@ def _facts(source: str, kind: str, about: Metadata, annotations: dict[str, str],
         dict(sorted((about.labels or {}).items())),
         dict(sorted(annotations.items())),
         spec,
-        int(about.resource_version) if about.resource_version.isdecimal() else 0,
+        version_number(about.resource_version),
     )
 
 

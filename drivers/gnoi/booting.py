@@ -81,7 +81,7 @@ class Booting:
         return now_s - self._since_s
 
     async def _ask(self, seen: Seen) -> None:
-        """Ask for the reboot once. The log is told first, so that a successor knows that it may have been asked for."""
+        """Ask for the reboot once. An event is appended first, so that a successor knows that it may be asked for."""
         request = await self._prepare()
         asked = Asked(self._attempt.dpu.attempt, seen.boots, mark_of(seen.version))
         await self._attempt.report_progress(asked.text(), 0)

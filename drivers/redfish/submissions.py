@@ -83,7 +83,7 @@ class Updates:
         return await read_tasks(self._bmc, logged.task if is_own and isinstance(logged, Started) else "")
 
     async def _submit(self, known: tuple[str, ...]) -> None:
-        """Send the update once. The log is told first, so that a successor knows that it may have been sent."""
+        """Send the update once. An event is appended first, so that a successor knows that it may have been sent."""
         url = await self._url()
         asked = Asked(self._attempt.dpu.attempt, known)
         await self._attempt.report_progress(asked.text(), 0)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
-from schemas.kubernetes.objects import Custom, Metadata
+from schemas.kubernetes.objects import Custom, Metadata, version_number
 
 DELETED_MAX = 10_000
 """Maximum deleted objects whose last version is remembered; at this limit, all of them are dropped."""
@@ -131,6 +131,4 @@ def named_objects() -> ObjectCache[Custom]:
 
 
 def _version(item: _Watched) -> int:
-    """The resource version; versions grow as integers (KEP-5504)."""
-    text = item.metadata.resource_version
-    return int(text) if text.isdecimal() else 0
+    return version_number(item.metadata.resource_version)

@@ -120,3 +120,8 @@ class ObjectList(msgspec.Struct, Generic[Item], frozen=True):
 
     metadata: ListMetadata
     items: list[Item]
+
+
+def version_number(version: str) -> int:
+    """A resource version as a number: versions grow as integers (KEP-5504). 0 for one that is not decimal."""
+    return int(version) if version.isdecimal() else 0

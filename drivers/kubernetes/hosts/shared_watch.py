@@ -16,6 +16,7 @@ import msgspec
 
 from drivers.kubernetes.hosts.calls import PAUSE_S, WATCH_S, read_list
 from schemas.kubernetes.api import GONE, NOT_FOUND, ApiError, KubernetesApi, WatchEvent
+from schemas.kubernetes.objects import version_number
 
 IDLE_S = 90.0
 """Maximum time without a line before a watch counts as stalled. The API server sends a bookmark about once a minute."""
@@ -80,7 +81,7 @@ class SharedWatch:
         if items is None:
             before = self._version
             items, listed = await read_list(self._api, self._path, selected)
-            if _number(listed) < _number(before):  # the server was restored from a backup
+            if version_number(listed) < version_number(before):  # the server was restored from a backup
                 self._lose_track()
         return "".join(each["metadata"]["resourceVersion"] for each in items)
 
@@ -169,7 +170,3 @@ class SharedWatch:
 def _tell(waiter: _Waiter) -> None:
     waiter.has_changed = True
     waiter.signal.set()
-
-
-def _number(version: str) -> int:
-    return int(version) if version.isdecimal() else 0
