@@ -10,13 +10,17 @@ from deploy.process.redfish import authority_of
 from deploy.settings.settings import Settings
 from drivers.gnoi.credentials import ClientFiles, CredentialsOf, FileCredentials, IssuedCredentials, no_credentials
 from drivers.gnoi.installer import GnoiInstaller, no_delivery
+from drivers.gnoi.renewal import CertificateRenewal
 from eventstore.errors import FatalError
 
 
 def gnoi_installer(settings: Settings, images: ImageStore | None, now_ms: Callable[[], int]) -> GnoiInstaller:
     """The installer of a process. Without an image store, it executes the steps that send no image."""
     delivery_of = no_delivery if images is None else images.installations.delivery
-    return GnoiInstaller(_credentials(settings, now_ms), delivery_of, asyncio.Semaphore(settings.image_streams))
+    credentials, authority = _credentials(settings, now_ms), authority_of(settings)
+    signs = authority is not None and authority.signs
+    renewal = CertificateRenewal(authority, credentials, now_ms) if authority is not None and signs else None
+    return GnoiInstaller(credentials, delivery_of, asyncio.Semaphore(settings.image_streams), renewal=renewal)
 
 
 def _credentials(settings: Settings, now_ms: Callable[[], int]) -> CredentialsOf:

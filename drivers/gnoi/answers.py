@@ -29,9 +29,17 @@ _TASK_FAILED = frozenset(
         grpc.StatusCode.UNKNOWN,
     )
 )
+_IN_PROGRESS = "in progress"
+"""The words by which devices that have no code for it say that another operation must end first."""
 _ANOTHER_IMAGE = frozenset((_Error.INCOMPATIBLE, _Error.TOO_LARGE, _Error.PARSE_FAIL, _Error.NOT_SUPPORTED_ON_BACKUP))
 """Errors that every transfer of the same image ends with."""
 _LATER = frozenset((_Error.INSTALL_IN_PROGRESS, _Error.UNEXPECTED_SWITCHOVER))
+
+
+def ended(code: grpc.StatusCode, details: str) -> grpc.aio.AioRpcError:
+    """The error of a stream that a device has ended."""
+    none = grpc.aio.Metadata()
+    return grpc.aio.AioRpcError(code, none, none, details, "")
 
 
 def error_of(host: str, what: str, error: grpc.aio.AioRpcError) -> PlaneError:
@@ -46,7 +54,7 @@ def error_of(host: str, what: str, error: grpc.aio.AioRpcError) -> PlaneError:
         return NeedsOperator(f"certificate: {host} does not let the plane {what}: {details}")
     if code == grpc.StatusCode.UNIMPLEMENTED:
         return NeedsOperator(f"bmc_address: {host} cannot {what}: {details}")
-    if code in _TASK_FAILED:
+    if code in _TASK_FAILED and _IN_PROGRESS not in details:
         return TaskFailed(f"device: {host} failed to {what}: {details or code.name}")
     return Unreachable(f"device: {host} did not {what}: {details or code.name}")
 

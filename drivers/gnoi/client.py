@@ -17,8 +17,8 @@ import grpc
 from drivers.backends.bmc import NeedsOperator, TaskFailed
 from drivers.gnoi.answers import error_of
 from projections.field_checks import quoted
-from schemas.openconfig import gnmi_pb2, os_pb2, system_pb2, types_pb2
-from schemas.openconfig.stubs import GnmiStub, OsStub, SystemStub
+from schemas.openconfig import cert_pb2, gnmi_pb2, os_pb2, system_pb2, types_pb2
+from schemas.openconfig.stubs import CertificateStub, GnmiStub, OsStub, SystemStub
 
 SCHEME = "gnoi"
 MODE = ("nvidia", "mode", "config", "mode")
@@ -59,6 +59,7 @@ class GnoiClient:
 
     def __init__(self, host: str, channel: grpc.aio.Channel) -> None:
         self.host = host
+        self._certificates = CertificateStub(channel)
         self._gnmi = GnmiStub(channel)
         self._os = OsStub(channel)
         self._system = SystemStub(channel)
@@ -115,6 +116,20 @@ class GnoiClient:
     def install(self) -> Any:
         """A stream of an installation, from which its requests are written and its answers read."""
         return self._os.Install()
+
+    async def read_certificates(self) -> Mapping[str, bytes]:
+        """The certificates of the device in PEM, by their ids; none if the plane is not to see them."""
+        try:
+            found = await self._certificates.GetCertificates(cert_pb2.GetCertificatesRequest())
+        except grpc.aio.AioRpcError as error:
+            if error.code() in (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.PERMISSION_DENIED):
+                return {}
+            raise error_of(self.host, "say which certificates it has", error) from error
+        return {each.certificate_id: each.certificate.certificate for each in found.certificate_info}
+
+    def rotate(self) -> Any:
+        """A stream of a rotation of a certificate."""
+        return self._certificates.Rotate()
 
     async def _get(self, path: Sequence[str]) -> object:
         """The value at a path; None if the device does not have it."""

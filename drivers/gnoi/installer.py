@@ -13,9 +13,10 @@ from typing import TypeAlias
 
 from drivers.backends.bmc import NeedsOperator, TaskFailed
 from drivers.gnoi.booting import activating, rebooting
-from drivers.gnoi.boots import BootTiming
+from drivers.gnoi.boots import BootTiming, logged_of
 from drivers.gnoi.client import GnoiClient, connected
 from drivers.gnoi.credentials import CredentialsOf
+from drivers.gnoi.renewal import CertificateRenewal
 from drivers.gnoi.transfer import CHUNK_BYTES, Package, transfer
 from drivers.images.deliveries import Delivery
 from drivers.provisioning.attempts import Attempt
@@ -35,7 +36,8 @@ async def no_delivery(dpu: str, image: str) -> Delivery | None:
 
 
 class GnoiInstaller:
-    """Executes steps on devices that speak gNMI and gNOI. `transfers` limits concurrent transfers of images."""
+    """Executes steps on devices that speak gNMI and gNOI. `transfers` limits concurrent transfers of images. Without
+    `renewal`, another program renews the certificates of devices."""
 
     def __init__(
         self,
@@ -43,11 +45,13 @@ class GnoiInstaller:
         delivery_of: DeliveryOf,
         transfers: asyncio.Semaphore,
         timing: BootTiming = _TIMING,
+        renewal: CertificateRenewal | None = None,
     ) -> None:
         self._credentials = credentials
         self._delivery_of = delivery_of
         self._transfers = transfers
         self._timing = timing
+        self._renewal = renewal
 
     async def run(self, attempt: Attempt) -> Mapping[str, str]:
         """Execute the step. Returns the facts that the device reports afterwards."""
@@ -55,6 +59,7 @@ class GnoiInstaller:
             return {}
         async with connected(attempt.dpu.bmc_address, self._credentials()) as client:
             serial = await _checked_serial(attempt, client)
+            renewed = await self._renew(attempt, client)
             match attempt.dpu.phase:
                 case phase if phase == INITIALIZE_INTERFACE:
                     await _set_mode(attempt, client)
@@ -66,7 +71,14 @@ class GnoiInstaller:
                     await activating(attempt, client, delivery.name, install, self._timing).run()
                 case phase if phase == REBOOTING:
                     await rebooting(attempt, client, self._timing).run()
-            return await _facts(attempt, client, serial)
+            return {**await _facts(attempt, client, serial), **renewed}
+
+    async def _renew(self, attempt: Attempt, client: GnoiClient) -> Mapping[str, str]:
+        """The facts about the certificate of the device, which is renewed if it ends soon. A device that may reboot at
+        any moment is left alone: a rotation would end with its connection."""
+        if self._renewal is None or logged_of(attempt.dpu.task) is not None:
+            return {}
+        return await self._renewal.run(attempt, client)
 
     async def _delivery(self, attempt: Attempt) -> Delivery:
         if delivery := await self._delivery_of(attempt.name, attempt.dpu.image):

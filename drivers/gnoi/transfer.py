@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import grpc
 
 from drivers.backends.bmc import TaskFailed
-from drivers.gnoi.answers import error_of, install_error
+from drivers.gnoi.answers import ended, error_of, install_error
 from drivers.gnoi.client import GnoiClient
 from drivers.provisioning.attempts import Attempt
 from projections.field_checks import quoted
@@ -46,7 +46,7 @@ async def transfer(attempt: Attempt, client: GnoiClient, package: Package, repor
         raise error_of(client.host, f"receive {quoted(package.name)}", error) from error
     except asyncio.InvalidStateError:  # the device has ended the stream while a chunk was written
         code, details = await stream.code(), await stream.details()
-        raise error_of(client.host, f"receive {quoted(package.name)}", _ended(code, details)) from None
+        raise error_of(client.host, f"receive {quoted(package.name)}", ended(code, details)) from None
     finally:
         stream.cancel()
 
@@ -126,14 +126,9 @@ class _Transfer:
 
     def _kind(self, answer: Any) -> str:
         if answer is grpc.aio.EOF:  # type: ignore[attr-defined]
-            raise _ended(grpc.StatusCode.UNAVAILABLE, "it ended the transfer without a result")
+            raise ended(grpc.StatusCode.UNAVAILABLE, "it ended the transfer without a result")
         return answer.WhichOneof("response") or "nothing"
 
 
 def _self(future: asyncio.Future[Any]) -> asyncio.Future[Any]:
     return future
-
-
-def _ended(code: grpc.StatusCode, details: str) -> grpc.aio.AioRpcError:
-    none = grpc.aio.Metadata()
-    return grpc.aio.AioRpcError(code, none, none, details, "")

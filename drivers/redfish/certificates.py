@@ -139,7 +139,7 @@ def judge(host: str, found: bytes, facts: Mapping[str, str], authority: BmcAutho
         certificate = x509.load_der_x509_certificate(found)
     except ValueError as error:
         return Verdict(refusal=f"certificate: that of {host} cannot be read: {error}")
-    if authority.has_issued(certificate) and _names(certificate, host):
+    if authority.has_issued(certificate) and names_host(certificate, host):
         ends = certificate.not_valid_after_utc
         if authority.signs:
             return Verdict(AUTHORITY, is_due=ends - now < RENEW_BEFORE)
@@ -220,7 +220,8 @@ def replacement(path: str, certificate: bytes) -> Request:
     return Request("POST", f"{ROOT}/CertificateService/Actions/CertificateService.ReplaceCertificate", body)
 
 
-def _names(certificate: x509.Certificate, host: str) -> bool:
+def names_host(certificate: x509.Certificate, host: str) -> bool:
+    """Whether a certificate names the host by which the plane dials a device."""
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (x509.ExtensionNotFound, ValueError):

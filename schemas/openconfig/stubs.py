@@ -1,9 +1,15 @@
-"""Clients of gNMI, and of the services OS and System of gNOI."""
+"""Clients of gNMI, and of the services CertificateManagement, OS and System of gNOI."""
 
 from __future__ import annotations
 
 from schemas.api.stubs import ServiceStub
-from schemas.openconfig import gnmi_pb2, os_pb2, system_pb2
+from schemas.openconfig import cert_pb2, gnmi_pb2, os_pb2, system_pb2
+
+
+class CertificateStub(ServiceStub):
+    """A client of gnoi.certificate.CertificateManagement."""
+
+    SERVICE = cert_pb2.DESCRIPTOR.services_by_name["CertificateManagement"]
 
 
 class GnmiStub(ServiceStub):

@@ -8,6 +8,7 @@ from pathlib import Path
 from schemas.openconfig.generate import FOLDER, HERE, generate
 
 PUBLISHED = {
+    "cert.proto": "b3f211848e5352663d4bf022c2b6fd914ac8438c371a503a8d0572d8bdee83e6",
     "common.proto": "45d64bbd89fd952cee3a83ee5657a14d534f09089f1ccd3c5088bd268c457f13",
     "gnmi.proto": "45abf90bfee289544e2430c8ce1b5b10e4f851736a508ddba54d3cf12e82f7b7",
     "gnmi_ext.proto": "b0e96bd0c540cf249512783ee5abeb3f0d05805115f18c7d714ac90316981e2e",

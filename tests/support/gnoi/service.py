@@ -26,12 +26,14 @@ DAY = timedelta(days=1)
 
 
 class State(msgspec.Struct, frozen=True, rename="pascal"):
-    """What happened on a device. `installs` counts activations, `restarts` the reboots that were asked for."""
+    """What happened on a device. `installs` counts activations, `restarts` the reboots that were asked for, and
+    `rotated` the certificates that the device has kept."""
 
     installs: int
     restarts: int
     running: str
     config: str
+    rotated: int
 
 
 class Identity(NamedTuple):
@@ -67,6 +69,12 @@ class Service:
     async def plan(self, outcome: str) -> None:
         """Let the next activation or reboot fail, lie (end without an effect), hang, or be mute (no answer)."""
         async with self._session.post(f"{self._control}/plan/{outcome}") as answer:
+            answer.raise_for_status()
+
+    async def plan_rotation(self, outcome: str) -> None:
+        """Let the device refuse the next certificate, or keep (accept it, and present the old one). With mute and undo
+        it does not answer to the end of the rotation: it has the new certificate, or the old one."""
+        async with self._session.post(f"{self._control}/rotation/{outcome}") as answer:
             answer.raise_for_status()
 
     async def renew(self) -> None:

@@ -12,6 +12,7 @@ from drivers.backends.bmc import TaskFailed
 from drivers.gnoi.boots import BootTiming
 from drivers.gnoi.credentials import CredentialsOf, IssuedCredentials
 from drivers.gnoi.installer import GnoiInstaller
+from drivers.gnoi.renewal import CertificateRenewal
 from drivers.images.deliveries import Delivery, configuration_file
 from drivers.provisioning.attempts import Attempt, AttemptSuperseded, CallTiming
 from projections.zones.dpus.phases import STEPS
@@ -92,7 +93,8 @@ class GnoiSteps:
 
         step, calls = STEPS[self.dpu.phase], asyncio.Semaphore(8)
         attempt = Attempt("d", self.dpu, step, check, thawed, report, calls, self.calls)
-        installer = GnoiInstaller(self.credentials, self._delivery, asyncio.Semaphore(4), self.timing)
+        renewal = CertificateRenewal(self.service.identity.trust, self.credentials, now_ms)
+        installer = GnoiInstaller(self.credentials, self._delivery, asyncio.Semaphore(4), self.timing, renewal)
         try:
             facts = await installer.run(attempt)
         except TaskFailed:

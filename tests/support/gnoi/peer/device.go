@@ -35,6 +35,7 @@ type State struct {
 	Restarts int    // reboots that were asked for
 	Running  string // the version of the running image
 	Config   string // the configuration of the last activation
+	Rotated  int    // certificates that the device has kept
 }
 
 func newDevice(reboot time.Duration) *device {

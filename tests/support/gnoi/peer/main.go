@@ -1,5 +1,6 @@
-// A management service of one DPU, as NVIDIA's DMS is: gnxi's servers of gNMI and of gNOI's OS on one port with mutual
-// TLS, beside device.go's reboots. A second port, without TLS, tells tests what happened and plans what goes wrong.
+// A management service of one DPU, as NVIDIA's DMS is: gnxi's servers of gNMI, and of gNOI's OS and certificates on one
+// port with mutual TLS, beside device.go's reboots. A second port, without TLS, tells tests what happened and plans what
+// goes wrong.
 package main
 
 import (
@@ -16,6 +17,8 @@ import (
 	"time"
 
 	"github.com/google/gnxi/gnmi"
+	gnxicert "github.com/google/gnxi/gnoi/cert"
+	certpb "github.com/google/gnxi/gnoi/cert/pb"
 	ospb "github.com/google/gnxi/gnoi/os/pb"
 	gnmipb "github.com/openconfig/gnmi/proto/gnmi"
 	syspb "github.com/openconfig/gnoi/system"
@@ -28,7 +31,7 @@ import (
 var (
 	address = flag.String("address", "127.0.0.1:0", "address of gNMI and gNOI")
 	control = flag.String("control", "127.0.0.1:0", "address of the tests' requests")
-	cert    = flag.String("cert", "", "PEM file, read at each handshake")
+	cert    = flag.String("cert", "", "PEM file, read at each handshake; a rotation lasts until it is written again")
 	key     = flag.String("key", "", "PEM file, read at each handshake")
 	ca      = flag.String("ca", "", "PEM file: authority of clients")
 	serial  = flag.String("serial", "", "serial number of the card")
@@ -41,13 +44,14 @@ func main() {
 	check(err)
 	controller, err := net.Listen("tcp", *control)
 	check(err)
-	current := newDevice(*reboot)
-	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(tlsConfig())))
+	current, store := newDevice(*reboot), &certificates{}
+	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(tlsConfig(store))))
+	certpb.RegisterCertificateManagementServer(server, certService{gnxicert.NewServer(store), store})
 	gnmipb.RegisterGNMIServer(server, settings())
 	ospb.RegisterOSServer(server, osService{device: current})
 	syspb.RegisterSystemServer(server, systemService{device: current})
 	fmt.Printf("ready %s %s\n", listener.Addr(), controller.Addr())
-	go func() { check(http.Serve(controller, handler(current))) }()
+	go func() { check(http.Serve(controller, handler(current, store))) }()
 	check(server.Serve(listener))
 }
 
@@ -68,7 +72,7 @@ func settings() *gnmi.Server {
 	return server
 }
 
-func tlsConfig() *tls.Config {
+func tlsConfig(store *certificates) *tls.Config {
 	trusted, err := os.ReadFile(*ca)
 	check(err)
 	pool := x509.NewCertPool()
@@ -77,19 +81,24 @@ func tlsConfig() *tls.Config {
 		ClientAuth: tls.RequireAndVerifyClientCert,
 		ClientCAs:  pool,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			pair, err := tls.LoadX509KeyPair(*cert, *key)
+			pair, err := store.current()
 			return &pair, err
 		},
 	}
 }
 
-func handler(current *device) http.Handler {
+func handler(current *device, store *certificates) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /state", func(w http.ResponseWriter, _ *http.Request) {
-		check(json.NewEncoder(w).Encode(current.state()))
+		state := current.state()
+		state.Rotated = store.kept()
+		check(json.NewEncoder(w).Encode(state))
 	})
 	mux.HandleFunc("POST /plan/{outcome}", func(_ http.ResponseWriter, r *http.Request) {
 		current.plan(r.PathValue("outcome"))
+	})
+	mux.HandleFunc("POST /rotation/{outcome}", func(_ http.ResponseWriter, r *http.Request) {
+		store.plan(r.PathValue("outcome"))
 	})
 	mux.HandleFunc("POST /renew", func(http.ResponseWriter, *http.Request) { current.renew() })
 	return mux

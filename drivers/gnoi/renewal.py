@@ -1,0 +1,160 @@
+"""The renewal of the certificate of a management service, by Rotate of gNOI.
+
+The device makes a key, the plane signs a certificate for it, and the device presents that one while the stream is open.
+The plane connects anew, and only then lets the device keep it. A stream that ends earlier sets the device back, so an
+attempt may end at any message. If the answer to the last message is lost, the device has either certificate: both are
+of the authority, and the next attempt reads which one it is.
+
+A service that does not offer its certificates, or presents one that is not among them, is renewed by another program.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from functools import partial
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import grpc
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from drivers.backends.bmc import TaskFailed, Unreachable
+from drivers.gnoi.answers import ended, error_of
+from drivers.gnoi.client import GnoiClient, connected
+from drivers.gnoi.credentials import CredentialsOf
+from drivers.provisioning.attempts import Attempt
+from drivers.redfish.certificates import AUTHORITY, FACT, RENEW_BEFORE, BmcAuthority, names_host, peer_certificate, utc
+from schemas.openconfig import cert_pb2
+
+ENDS_FACT = "bmc_certificate_ends"
+"""The fact of a DPU that says on which day the certificate of its management service ends."""
+KEY_BITS = 2_048
+PRESENTED_S = 30.0
+"""Longest time for which a device may take to present a certificate that it has loaded."""
+_WHAT = "renew its certificate"
+
+
+class _Presented(NamedTuple):
+    """The certificate that a device presents, and the id by which the device keeps it."""
+
+    id: str
+    certificate: x509.Certificate
+
+
+class CertificateRenewal:
+    """Renews certificates of management services. The authority must have its key."""
+
+    def __init__(self, authority: BmcAuthority, credentials: CredentialsOf, now_ms: Callable[[], int]) -> None:
+        self._authority = authority
+        self._credentials = credentials
+        self._now_ms = now_ms
+
+    async def run(self, attempt: Attempt, client: GnoiClient) -> dict[str, str]:
+        """Renew the certificate of a device if it ends soon. Returns the facts about the one that it has then."""
+        presented = await self._read(attempt, client)
+        if presented is None:
+            return {}
+        certificate = presented.certificate
+        if is_due(certificate, utc(self._now_ms())):
+            certificate = await self._rotated(attempt, client, presented)
+        return {FACT: AUTHORITY, ENDS_FACT: f"{certificate.not_valid_after_utc:%Y-%m-%d}"}
+
+    async def _read(self, attempt: Attempt, client: GnoiClient) -> _Presented | None:
+        """The certificate that the device presents; None if the plane is not to renew it."""
+        offered = await attempt.call(client.read_certificates, alters=False)
+        own = dict(self._own(client.host, offered))
+        if not own:
+            return None
+        found = await attempt.call(partial(peer_certificate, client.host), alters=False)
+        return next((_Presented(name, own[name]) for name in sorted(own) if _der(own[name]) == found), None)
+
+    def _own(self, host: str, offered: Mapping[str, bytes]) -> Iterator[tuple[str, x509.Certificate]]:
+        """The certificates of the authority for this host."""
+        for name, pem in offered.items():
+            try:
+                certificate = x509.load_pem_x509_certificate(pem)
+            except ValueError:
+                continue
+            if self._authority.has_issued(certificate) and names_host(certificate, host):
+                yield name, certificate
+
+    async def _rotated(self, attempt: Attempt, client: GnoiClient, old: _Presented) -> x509.Certificate:
+        """The certificate that the device has after a rotation; the old one if it cannot rotate certificates."""
+        stream = client.rotate()
+        try:
+            return await self._rotate(attempt, client, stream, old.id)
+        except grpc.aio.AioRpcError as error:
+            if error.code() == grpc.StatusCode.UNIMPLEMENTED:
+                return old.certificate
+            raise error_of(client.host, _WHAT, error) from error
+        except asyncio.InvalidStateError:  # the device has ended the stream while a message was written
+            code, details = await stream.code(), await stream.details()
+            raise error_of(client.host, _WHAT, ended(code, details)) from None
+        finally:
+            stream.cancel()
+
+    async def _rotate(self, attempt: Attempt, client: GnoiClient, stream: Any, name: str) -> x509.Certificate:
+        call = attempt.call
+        generate = cert_pb2.GenerateCSRRequest(csr_params=_parameters(client.host), certificate_id=name)
+        await call(partial(stream.write, cert_pb2.RotateCertificateRequest(generate_csr=generate)))
+        answer = _answer(client.host, await call(stream.read, alters=False), "generated_csr")
+        signed = self._authority.sign(answer.generated_csr.csr.csr, client.host, utc(self._now_ms()))
+        loaded = cert_pb2.Certificate(type=cert_pb2.CT_X509, certificate=signed)
+        load = cert_pb2.LoadCertificateRequest(certificate=loaded)  # without a bundle the device keeps its authorities
+        await call(partial(stream.write, cert_pb2.RotateCertificateRequest(load_certificate=load)))
+        _answer(client.host, await call(stream.read, alters=False), "load_certificate")
+        certificate = x509.load_pem_x509_certificate(signed)
+        await self._tested(attempt, client.host, certificate)
+        finalize = cert_pb2.RotateCertificateRequest(finalize_rotation=cert_pb2.FinalizeRequest())
+        await call(partial(stream.write, finalize))
+        await stream.done_writing()
+        if await call(stream.read, alters=False) is not grpc.aio.EOF:  # type: ignore[attr-defined]
+            raise TaskFailed(f"certificate: {client.host} answered the end of a rotation with another message")
+        return certificate
+
+    async def _tested(self, attempt: Attempt, host: str, certificate: x509.Certificate) -> None:
+        """Wait until the device presents the certificate, and make a call over a new connection."""
+        loop = asyncio.get_running_loop()
+        ends_s = loop.time() + PRESENTED_S
+        while await attempt.call(partial(peer_certificate, host), alters=False) != _der(certificate):
+            if loop.time() > ends_s:
+                raise TaskFailed(f"certificate: {host} accepted a new one, and does not present it")
+            await asyncio.sleep(attempt.timing.poll_s)
+        async with connected(attempt.dpu.bmc_address, self._credentials()) as fresh:
+            await attempt.call(fresh.read_serial, alters=False)
+
+
+def is_due(certificate: x509.Certificate, now: datetime) -> bool:
+    """Whether a certificate ends within 30 days, and within a third of the time for which it is valid."""
+    ends = certificate.not_valid_after_utc
+    return ends - now < min(RENEW_BEFORE, (ends - certificate.not_valid_before_utc) / 3)
+
+
+def _parameters(host: str) -> cert_pb2.CSRParams:
+    return cert_pb2.CSRParams(
+        type=cert_pb2.CT_X509,
+        min_key_size=KEY_BITS,
+        key_type=cert_pb2.KT_RSA,
+        common_name=urlsplit(f"https://{host}").hostname or host,
+        country="XX",
+        state="-",
+        city="-",
+        organization="dpuplane",
+        organizational_unit="BMC",
+    )
+
+
+def _answer(host: str, answer: Any, kind: str) -> Any:
+    """The answer, which must be of this kind."""
+    if answer is grpc.aio.EOF:  # type: ignore[attr-defined]
+        raise Unreachable(f"certificate: {host} ended a rotation before it had a certificate")
+    if answer.WhichOneof("rotate_response") != kind:
+        raise TaskFailed(f"certificate: {host} answered a rotation with {answer.WhichOneof('rotate_response')}")
+    return answer
+
+
+def _der(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(Encoding.DER)
