@@ -105,9 +105,11 @@ def agent(
     backend keeps the rules and the network in a bridge of Open vSwitch, in tables of their own. Prints one line that
     begins with `ready`.
     """
+    from deploy.host.heap import return_large_buffers
     from deploy.process.life import run_until_signal
     from deploy.telemetry.logs import configure_logs
 
+    return_large_buffers()
     layout = flow_layout(table=table, hook_priority=hook_priority, chain_table=chain_table, allowed=allowed)
     found = bridges_of(backend, dpus, bridges, openvswitch_run, layout)
     configure_logs()

@@ -71,9 +71,9 @@ from drivers.simulators.bmc_network import BmcNetwork
 from drivers.simulators.clusters import SimulatedClusters
 from drivers.simulators.simulator import Simulator
 from drivers.stall_detector import StallDetector
+from drivers.wire.agent_listener import AgentListener
 from drivers.wire.bounded_listener import ConnectionLimits
 from drivers.wire.links import Link, memory_link_pair
-from drivers.wire.websocket import AgentListener
 from eventstore.log import EventLog
 from eventstore.replicas.beacons import Beacon, Beacons, Ranks, SingleReplica
 from eventstore.replicas.clock_skew import ClockSkew

@@ -15,7 +15,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from commands.rpc.authentication import CertificateAuthenticator, Identity, Unauthenticated
 from commands.rpc.denials import Denials
-from drivers.wire.websocket import PEER_IDENTITY, PeerIdentity
+from drivers.wire.agent_listener import PEER_IDENTITY, PeerIdentity
 from projections.fleet.withdrawals.principals import DPU_AGENT, NODE_AGENT
 
 PUBLIC: frozenset[str] = frozenset()

@@ -33,7 +33,8 @@ def save_bytes(path: Path, data: bytes) -> None:
     """Replace a file. Raises OSError."""
     beside = _beside(path)
     with beside.open("wb") as file:
-        file.write(_hash(data) + data)
+        file.write(_hash(data))
+        file.write(data)
         file.flush()
         os.fsync(file.fileno())
     beside.replace(path)

@@ -78,10 +78,15 @@ class AgentTable:
             self.received = after.version
         if after is self.table and self._in_sync:
             return self.status()
-        steps = frame.delta.steps if frame.delta.from_version else steps_between(self.table, after)
+        steps = self._steps(frame, after) if self._in_sync else None
         if fault := await self._install(after, steps, slow):
             return Refusal(self.status(), frame.delta.to_version, RefusalCode.DEVICE, fault)
         return self.status()
+
+    def _steps(self, frame: Frame, after: DeviceTable) -> Sequence[SetStep]:
+        """The steps to the table after a frame. Those of a whole table take more memory than the table, so they are not
+        computed for a device that is told to hold the whole table."""
+        return frame.delta.steps if frame.delta.from_version else steps_between(self.table, after)
 
     async def read_back(self) -> TableStatus:
         """Read back the device's table, unless the device is busy."""

@@ -1,4 +1,4 @@
-"""The agent link over WebSocket (aiohttp): the relay's listener and the agent's dialer.
+"""The agent link over WebSocket (aiohttp): an end of it, and the agent's dialer.
 
 Both ends frame their messages themselves and write them to the connection's transport, which never waits and reports
 its unsent bytes. This needs no task and no queue per link; aiohttp's own `send` waits for slow peers. A server's
@@ -10,11 +10,10 @@ and receives with aiohttp's client, but does not send with it: aiohttp's `send` 
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from ssl import SSLContext
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import (
     ClientError,
@@ -27,49 +26,22 @@ from aiohttp import (
     WSMessage,
     WSMsgType,
     WSServerHandshakeError,
-    web,
 )
 
-from drivers.wire.bounded_listener import BoundedListener, ConnectionLimits, peer_of
-from drivers.wire.links import BACKLOG_BYTES_MAX, Busy, Link, LinkClosed
+from drivers.wire.links import Busy, Link, LinkClosed
 from drivers.wire.protocol import MAX_DOWN_BYTES, MAX_UP_BYTES, ProtocolError
 
-logger = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from aiohttp.web import WebSocketResponse
 
 PATH = "/agent"
 DIAL_S = 10.0
 CLOSE_S = 1.0
-ASK_S = 10.0
-"""Timeout of the headers of an agent's request."""
-LIMITS = ConnectionLimits()
 AGENT_BACKLOG_BYTES_MAX = 4 * MAX_UP_BYTES
 MASK_BYTES = 4
 MASKS_AT_ONCE = 256
 PINGS_MAX = 100
 """Maximum number of pings and pongs between two messages; they do not count as messages. No library sends this many."""
-
-Serve = Callable[[Link, str], Awaitable[None]]
-"""Serves a link that may speak for the given DPU only; for any DPU if the name is empty."""
-
-
-class Admit(Protocol):
-    """The admission check for a link of an identity (one DPU, or an identity that DPUs share): returns 0 to admit it,
-    or the seconds until a retry."""
-
-    def __call__(self, who: str, *, is_one_dpu: bool) -> float: ...
-
-
-class PeerIdentity(NamedTuple):
-    """The identity in the certificate of a connection's peer."""
-
-    dpu: str
-    """The only DPU that this link may speak for; empty for any DPU."""
-    principal: str = ""
-    """The principal in the certificate; empty without one."""
-
-
-PEER_IDENTITY = web.RequestKey("peer_identity", PeerIdentity)
-_ANONYMOUS = PeerIdentity("")
 
 
 def framed(message: bytes) -> bytes:
@@ -103,25 +75,12 @@ def _header(size: int, mask_bit: int) -> bytes:
     return bytes((0x82, mask_bit | 127)) + size.to_bytes(8)
 
 
-class _LastFramed:
-    """Frames messages and caches the last one: a fan-out sends one message object to all links."""
-
-    def __init__(self) -> None:
-        self._message = b""
-        self._framed = framed(b"")
-
-    def __call__(self, message: bytes) -> bytes:
-        if message is not self._message:
-            self._message, self._framed = message, framed(message)
-        return self._framed
-
-
-class _SocketLink:
+class SocketLink:
     """One end of one connection. `frame` frames its messages; its backlog is limited to `backlog_max` bytes."""
 
     def __init__(
         self,
-        socket: web.WebSocketResponse | ClientWebSocketResponse,
+        socket: WebSocketResponse | ClientWebSocketResponse,
         transport: asyncio.WriteTransport,
         peer: str,
         frame: Callable[[bytes], bytes],
@@ -181,77 +140,6 @@ class _SocketLink:
             self.abort()
 
 
-class AgentListener:
-    """Listens for agents, and serves GET requests of other processes on the same address."""
-
-    def __init__(
-        self,
-        serve: Serve,
-        admit: Admit,
-        *,
-        host: str,
-        port: int,
-        ssl: SSLContext | None = None,
-        pages: Mapping[str, Callable[[web.Request], Awaitable[web.StreamResponse]]] | None = None,
-        middlewares: Iterable[Any] = (),
-        limits: ConnectionLimits = LIMITS,
-    ) -> None:
-        self.port = port
-        self._serve = serve
-        self._admit = admit
-        self._frame = _LastFramed()
-        application = web.Application(middlewares=middlewares)
-        self._links: set[_SocketLink] = set()
-        application.router.add_get(PATH, self._accept)
-        for path, page in (pages or {}).items():
-            application.router.add_get(path, page)
-        self.listener = BoundedListener(self._connection, host, port, limits=limits, ssl=ssl)
-        """The listener, whose counters are metrics."""
-        self._runner = web.AppRunner(
-            application, access_log=None, shutdown_timeout=2 * CLOSE_S, keepalive_timeout=ASK_S
-        )
-
-    async def __aenter__(self) -> AgentListener:
-        await self._runner.setup()
-        _, self.port = await self.listener.start()
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        """Tell agents about the shutdown, so that they dial another relay. aiohttp would wait for them to disconnect,
-        then abort them.
-        """
-        self.listener.stop()
-        await asyncio.gather(*(link.leave() for link in self._links))
-        await self._runner.cleanup()
-
-    def _connection(self) -> asyncio.BaseProtocol:
-        assert self._runner.server is not None
-        return self._runner.server()
-
-    async def _accept(self, request: web.Request) -> web.StreamResponse:
-        transport = request.transport
-        if transport is None or transport.is_closing():
-            return web.Response(status=408)  # during a reconnection of many agents, many have timed out by now
-        identity, address = request.get(PEER_IDENTITY, _ANONYMOUS), str(request.remote)
-        who = identity.principal or peer_of((address,))
-        if wait_s := self._admit(who, is_one_dpu=bool(identity.dpu)):
-            reason = "the relay accepts no new agents at present"
-            return web.Response(status=503, text=reason, headers={"Retry-After": f"{wait_s:.3f}"})
-        socket = web.WebSocketResponse(max_msg_size=2 * MAX_UP_BYTES, compress=False, timeout=CLOSE_S, autoping=False)
-        try:
-            await socket.prepare(request)
-        except ConnectionError as error:
-            logger.info("agent disconnected during the handshake: %s", error, extra={"peer": who})
-            return web.Response(status=408)
-        link = _SocketLink(socket, transport, identity.principal or address, self._frame, BACKLOG_BYTES_MAX)
-        self._links.add(link)
-        try:
-            await self._serve(link, identity.dpu)
-        finally:
-            self._links.discard(link)
-        return socket
-
-
 class _ClientSocket(ClientWebSocketResponse):
     """A client's WebSocket that exposes its transport."""
 
@@ -301,7 +189,7 @@ class Dialer:
         except (ClientError, OSError, TimeoutError) as error:
             raise LinkClosed(f"{address} cannot be reached: {error or type(error).__name__}") from error
         assert isinstance(socket, _ClientSocket)
-        return _SocketLink(socket, socket.transport, address, self._masked, AGENT_BACKLOG_BYTES_MAX)
+        return SocketLink(socket, socket.transport, address, self._masked, AGENT_BACKLOG_BYTES_MAX)
 
     def _masked(self, message: bytes) -> bytes:
         return masked(message, next(self._masks))

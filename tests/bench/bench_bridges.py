@@ -3,6 +3,10 @@ process whose bridge has 100,000 prefixes.
 
 The agents share one process, the switch has another, and the datapath is emulated. The agents' collector of garbage is
 off, as in the bench of agents.
+
+Of the memory of the agent process, 58 MB are Python and libraries: 12 MB numpy, which hashes and checks whole tables at
+once, and 10 MB the client of aiohttp; 22 MB are pages of libraries that all agents of a device share. The prefixes take
+10 MB as a set, and the comparison with the bridge 4 MB more.
 """
 
 from __future__ import annotations

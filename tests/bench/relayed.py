@@ -13,7 +13,7 @@ from deploy.tls.security import Security
 from drivers.relays.latency import LatencyHistogram
 from drivers.relays.relay import Relay, RelaySettings
 from drivers.relays.replica_rules import ReplicaRules
-from drivers.wire.websocket import AgentListener
+from drivers.wire.agent_listener import AgentListener
 from projections.installs.rows import Level
 from tests.bench.cert_files import CertFiles
 from tests.bench.planes import submit, until

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 
+from drivers.wire.agent_listener import AgentListener
 from drivers.wire.links import Link, memory_link_pair
-from drivers.wire.websocket import AgentListener, Dialer
+from drivers.wire.websocket import Dialer
 from tests.contract.link import LinkContract, Scenario, within_timeout
 from tests.simulation.network import link_pair
 from tests.support.virtual_loop import run_virtual

@@ -23,7 +23,7 @@ from drivers.wire.agent_messages import NO_DIGEST, Ack, Heartbeat, Hello
 from drivers.wire.links import Link, LinkClosed
 from drivers.wire.protocol import MAX_UP_BYTES, ProtocolError, TableStatus
 from drivers.wire.relay_messages import Frame, GoAway, HeartbeatReply
-from drivers.wire.websocket import PINGS_MAX, _SocketLink
+from drivers.wire.websocket import PINGS_MAX, SocketLink
 from projections.field_checks import is_printable
 from projections.rules.rule import Held
 from tests.support.eventually import until
@@ -99,7 +99,7 @@ async def test_a_flood_closes_its_own_link_only(tmp_path: Path) -> None:
 async def test_pings_are_answered_and_a_flood_of_pings_closes_its_own_link_only(tmp_path: Path) -> None:
     """Pings are not messages and were once not counted. All pings of one read were answered at once."""
     async with attacked(tmp_path) as attack:
-        assert isinstance(attack.link, _SocketLink)
+        assert isinstance(attack.link, SocketLink)
         transport, masked_ping = attack.link._transport, b"\x89\x80\x01\x02\x03\x04"
         for _ in range(PINGS_MAX - 1):
             transport.write(masked_ping)

@@ -17,11 +17,12 @@ from drivers.backends.simulated import NO_DEVICE_FAULTS, DeviceFaults, Simulated
 from drivers.relays.relay import Relay, RelaySettings
 from drivers.simulators.simulator import Simulator
 from drivers.wire import agent_messages
+from drivers.wire.agent_listener import AgentListener
 from drivers.wire.agent_messages import NO_DIGEST, Ack, Hello
 from drivers.wire.links import Busy, Link, LinkClosed
 from drivers.wire.protocol import MAX_UP_BYTES, TableStatus
 from drivers.wire.relay_messages import Frame, GoAway, Welcome, decode
-from drivers.wire.websocket import AgentListener, Dialer
+from drivers.wire.websocket import Dialer
 from projections.rules.device_table import DeviceTable
 from tests.support.eventually import until
 from tests.support.relays import StaticRegistrar

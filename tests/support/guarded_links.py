@@ -17,8 +17,9 @@ from drivers.agents.agent import Agent, AgentIdentity
 from drivers.agents.store import MemoryTableStore
 from drivers.backends.simulated import SimulatedDevice
 from drivers.relays.relay import Relay, RelaySettings
+from drivers.wire.agent_listener import AgentListener
 from drivers.wire.links import Link
-from drivers.wire.websocket import AgentListener, Dialer
+from drivers.wire.websocket import Dialer
 from tests.support.certs import CertFiles, CertIssuer
 from tests.support.rule_source import Tables
 from tests.support.served import now_ms

@@ -18,8 +18,8 @@ from aiohttp import web
 
 from deploy.web.page.live_view import LiveView
 from deploy.web.page.requests import NO_STORE, NotReady, check_site, parameters, refused
+from drivers.wire.agent_listener import PEER_IDENTITY
 from drivers.wire.bounded_listener import peer_of
-from drivers.wire.websocket import PEER_IDENTITY
 from eventstore.errors import PermanentError, TransientError
 from projections.field_checks import quoted
 
