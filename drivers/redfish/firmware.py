@@ -13,7 +13,7 @@ import re
 from collections.abc import Set
 from typing import Literal, NamedTuple, TypeAlias
 
-from drivers.redfish.update import SETTLE_S, Asked, Logged, SeenTask, Started, logged_of, mark_of
+from drivers.redfish.update import SETTLE_S, Asked, Logged, SeenTask, Started, logged_of, mark_of, own_task
 
 _PREFIX = "firmware: "
 _RESTART = re.compile(r"restart of the BMC asked by attempt (\d+)")
@@ -100,7 +100,7 @@ def next_firmware_move(order: FirmwareOrder, logged: FirmwareLogged, seen: SeenF
         return Activate()
     if logged is None:
         return _first(seen)
-    task = _task_of(order, logged, seen)
+    task = own_task(order.target, logged, seen.tasks)
     if task is None:
         return _without_task(logged, seen)
     if task.state == "running":
@@ -118,13 +118,6 @@ def _first(seen: SeenFirmware) -> FirmwareMove:
             message = f"device: another update is in progress (task {task.id}, {task.percent} %)"
             return FirmwareFailed("transient", message)
     return SubmitFirmware(tuple(mark_of(task.id) for task in seen.tasks))
-
-
-def _task_of(order: FirmwareOrder, logged: Asked | Started, seen: SeenFirmware) -> SeenTask | None:
-    if isinstance(logged, Started):
-        return next((task for task in seen.tasks if task.id == logged.task), None)
-    fresh = [task for task in seen.tasks if task.is_update and mark_of(task.id) not in logged.known]
-    return next((task for task in reversed(fresh) if task.target in ("", order.target)), None)
 
 
 def _without_task(logged: Asked | Started, seen: SeenFirmware) -> FirmwareMove:

@@ -27,7 +27,7 @@ from drivers.redfish.firmware import (
 )
 from drivers.redfish.polling import FAILED_READS_MAX, Polling
 from drivers.redfish.resources import ROOT, Chassis, Request, Software
-from drivers.redfish.submissions import read_tasks, task_of
+from drivers.redfish.submissions import read_tasks, simple_update, task_of
 from drivers.redfish.update import Asked, Started, target_of
 from projections.field_checks import quoted
 from projections.resources.specs import JSON
@@ -123,10 +123,8 @@ class FirmwareUpdate:
         """Send the update once. An event is appended first, so that a successor knows that it may have been sent."""
         asked = Asked(self._attempt.dpu.attempt, known)
         await self._report(asked, 0)
-        body: JSON = {"TransferProtocol": package.url.partition("://")[0].upper(), "ImageURI": package.url}
-        if not bmc.root.is_bluefield_4:  # a bundle names its targets itself
-            body["Targets"] = [f"{_INVENTORY}/{bmc.firmware_entry}"]
-        request = Request("POST", f"{ROOT}/UpdateService/Actions/UpdateService.SimpleUpdate", body)
+        targets = [] if bmc.root.is_bluefield_4 else [f"{_INVENTORY}/{bmc.firmware_entry}"]  # a bundle names its own
+        request = simple_update(package.url, targets)
         answer = await self._attempt.call(partial(bmc.client.send, request))
         if name := task_of(bmc, answer):
             await self._report(Started(name, asked.attempt), 0)

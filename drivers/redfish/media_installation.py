@@ -9,8 +9,10 @@ from functools import partial
 from drivers.backends.bmc import NeedsOperator, TaskFailed
 from drivers.redfish.answers import NotFound
 from drivers.redfish.connection import VERSIONS, Connection
+from drivers.redfish.media_staging import STAGED_PERCENT, MediaStaging, can_stage
 from drivers.redfish.polling import Polling
 from drivers.redfish.resources import Link, Request, System, VirtualMedia, best_member
+from drivers.redfish.staging import CONFIG, FILES, IMAGE
 from drivers.redfish.virtual_media import (
     Boot,
     BootAsked,
@@ -30,8 +32,6 @@ from drivers.redfish.virtual_media import (
 from eventstore.errors import PlaneError
 from projections.resources.specs import JSON
 
-IMAGE, SEED = "image", "config"
-"""The slots: of the installer's image, and of the configuration that it reads."""
 BOOT_TARGET, _ONCE = "Usb", "Once"
 """The boot source that BlueField-4 gives its virtual media."""
 BOOTED_PERCENT = 50
@@ -39,7 +39,8 @@ BOOTED_PERCENT = 50
 
 class MediaInstallation:
     """The installation of one attempt. `url` and `seed_url` give the URLs of the image and of its configuration, with
-    tokens that last; an empty one stands for an image without a configuration."""
+    tokens that last; an empty one stands for an image without a configuration. A BMC that can stage media gets them
+    first; another one streams them while they are booted."""
 
     def __init__(
         self,
@@ -58,6 +59,7 @@ class MediaInstallation:
         self._polling = Polling(bmc.attempt.timing)
         self._boot_id = ""
         self._boots = 0
+        self._prepared_percent = 0
         self._is_reported = bmc.attempt.dpu.percent >= BOOTED_PERCENT
 
     async def run(self) -> None:
@@ -83,19 +85,30 @@ class MediaInstallation:
 
     async def _order(self) -> MediaOrder:
         dpu = self._attempt.dpu
+        urls = await self._media_urls()
         collection = Link(f"{self._bmc.manager}/VirtualMedia")
         paths = await self._attempt.call(partial(self._bmc.client.members, collection), alters=False)
         image = best_member(paths, IMAGE)
-        seed = best_member([path for path in paths if path != image], SEED)
-        urls = {IMAGE: await self._url(), SEED: await self._seed_url()}
-        found = {IMAGE: image, SEED: seed}
-        for name, url in urls.items():
-            if url and not found[name]:
+        config = best_member([path for path in paths if path != image], CONFIG)
+        found = {IMAGE: image, CONFIG: config}
+        for name in urls:
+            if not found[name]:
                 raise NeedsOperator(f"media: {self._bmc.client.host} has no slot for the {name} of the installation")
-        self._paths = {name: path for name, path in found.items() if urls[name]}
+        self._paths = {name: path for name, path in found.items() if name in urls}
         before = {name: dpu.facts[fact] for name, fact in VERSIONS.items() if fact in dpu.facts}
-        wanted = {name: url for name, url in urls.items() if url}
-        return MediaOrder(wanted, dpu.attempt, dpu.disowned, self._versions, before)
+        return MediaOrder(urls, dpu.attempt, dpu.disowned, self._versions, before)
+
+    async def _media_urls(self) -> dict[str, str]:
+        """The URL of the medium for each slot, which the BMC can present."""
+        urls = {IMAGE: await self._url(), CONFIG: await self._seed_url()}
+        urls = {name: url for name, url in urls.items() if url}
+        if not await can_stage(self._bmc, urls):
+            return urls
+        self._prepared_percent = STAGED_PERCENT
+        if self._logged is None or self._logged.attempt <= self._attempt.dpu.disowned:
+            sources = {IMAGE: self._url, CONFIG: self._seed_url}
+            await MediaStaging(self._bmc, {name: sources[name] for name in urls}).run()
+        return {name: FILES[name] for name in urls}
 
     async def _look(self) -> SeenMedia:
         system = await self._bmc.read_system()
@@ -129,7 +142,7 @@ class MediaInstallation:
             case Override():
                 await self._override(BOOT_TARGET, _ONCE)
             case Boot(asked):
-                await self._attempt.report_progress(asked.text(), 0)
+                await self._attempt.report_progress(asked.text(), self._prepared_percent)
                 self._logged, self._is_reported = asked, False
                 await self._bmc.reset_card("ArmReset")
                 self._polling.moved()

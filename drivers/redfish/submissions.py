@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 from drivers.backends.bmc import TaskFailed, Unreachable
@@ -28,6 +28,7 @@ from drivers.redfish.update import (
     seen_task,
     target_of,
 )
+from projections.resources.specs import JSON
 
 _TARGET = f"{ROOT}/UpdateService/FirmwareInventory/DPU_OS"
 
@@ -88,9 +89,7 @@ class Updates:
         asked = Asked(self._attempt.dpu.attempt, known)
         await self._attempt.report_progress(asked.text(), 0)
         self._logged = asked
-        scheme = url.partition("://")[0].upper()
-        body = {"TransferProtocol": scheme, "ImageURI": url, "Targets": [_TARGET]}
-        request = Request("POST", f"{ROOT}/UpdateService/Actions/UpdateService.SimpleUpdate", body)
+        request = simple_update(url, [_TARGET])
         answer = await self._attempt.call(partial(self._bmc.client.send, request))
         if name := task_of(self._bmc, answer):
             self._logged = Started(name, asked.attempt)
@@ -105,6 +104,14 @@ class Updates:
         if (text, quarter) != (self._reported, self._quarter):
             self._reported, self._quarter = text, quarter
             await self._attempt.report_progress(text, wait.percent)
+
+
+def simple_update(url: str, targets: Sequence[str]) -> Request:
+    """The request for an update from a URL. Without targets, its content names them."""
+    body: JSON = {"TransferProtocol": url.partition("://")[0].upper(), "ImageURI": url}
+    if targets:
+        body["Targets"] = list(targets)
+    return Request("POST", f"{ROOT}/UpdateService/Actions/UpdateService.SimpleUpdate", body)
 
 
 async def read_tasks(bmc: Connection, own: str = "") -> tuple[SeenTask, ...]:

@@ -132,7 +132,7 @@ def next_move(order: Order, logged: Logged, seen: Seen) -> Move:
         logged = None
     if logged is None:
         return _first(seen)
-    task = _task_of(order, logged, seen.tasks)
+    task = own_task(order.target, logged, seen.tasks)
     if task is None:
         return _without_task(order, logged, seen)
     started = Started(task.id, logged.attempt)
@@ -151,11 +151,12 @@ def _first(seen: Seen) -> Move:
     return Submit(tuple(mark_of(task.id) for task in seen.tasks))
 
 
-def _task_of(order: Order, logged: Asked | Started, tasks: Sequence[SeenTask]) -> SeenTask | None:
+def own_task(target: str, logged: Asked | Started, tasks: Sequence[SeenTask]) -> SeenTask | None:
+    """The task of an update of what `target` identifies; None if the BMC has none."""
     if isinstance(logged, Started):
         return next((task for task in tasks if task.id == logged.task), None)
     fresh = [task for task in tasks if task.is_update and mark_of(task.id) not in logged.known]
-    return next((task for task in reversed(fresh) if task.target in ("", order.target)), None)
+    return next((task for task in reversed(fresh) if task.target in ("", target)), None)
 
 
 def _without_task(order: Order, logged: Asked | Started, seen: Seen) -> Move:

@@ -13,7 +13,7 @@ from drivers.backends.simulated_bmc import BmcFaults, SimulatedBmc
 from drivers.provisioning.device import DeviceExecutor
 from drivers.redfish.installer import Wanted
 from drivers.simulators.redfish.faults import Outcome
-from drivers.simulators.redfish.identity import BLUEFIELD_3, BLUEFIELD_4, Generation
+from drivers.simulators.redfish.identity import BLUEFIELD_3, BLUEFIELD_4, BLUEFIELD_4_STAGING, Generation
 from projections.zones.dpus.phases import PREPARE_IMAGE
 from tests.contract.installer import InstalledDpu, InstallerContract
 from tests.support.attempted_steps import AttemptedSteps
@@ -112,3 +112,8 @@ class TestRedfish(InstallerContract):
 class TestRedfishOfBluefield4(InstallerContract):
     async def dpu(self) -> InstalledDpu:
         return await prepared(Bluefield4, BLUEFIELD_4, {"DPU_OS": "DOCA_2.9.3_BSP_4.9.0"})
+
+
+class TestRedfishOfBluefield4WithStagedMedia(InstallerContract):
+    async def dpu(self) -> InstalledDpu:
+        return await prepared(Bluefield4, BLUEFIELD_4_STAGING, {"DPU_OS": "DOCA_2.9.3_BSP_4.9.0"})

@@ -17,7 +17,7 @@ from tests.support.image_server import ServedFile, image_server
 from tests.support.planes import Ran, serving
 
 PROVISIONING = "provisioning.dpu.nvidia.com"
-ARRIVAL_S = 45.0
+ARRIVAL_S = 120.0
 
 
 def manifest(kind: str, name: str, spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:

@@ -9,12 +9,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
 import yaml
 
 from deploy.clock import utc_now
 from drivers.images.pldm import made_package
 from drivers.simulators.redfish.bmc import RedfishBmc
-from drivers.simulators.redfish.identity import BLUEFIELD_4, Identity
+from drivers.simulators.redfish.identity import BLUEFIELD_4, BLUEFIELD_4_STAGING, Generation, Identity
 from drivers.simulators.redfish.server import BmcServer
 from schemas.resources.dpf.names import EXTERNAL_REBOOT_REQUIRED
 from tests.integration.test_cli_host_steps import manifest, until
@@ -81,13 +82,16 @@ async def test_a_card_is_found_and_installed_although_the_plane_is_killed_meanwh
             assert PASSWORD.encode() not in file.read_bytes()
 
 
-async def test_a_bluefield_4_is_found_and_installed_from_virtual_media_with_its_configuration(tmp_path: Path) -> None:
+@pytest.mark.parametrize("generation", [BLUEFIELD_4, BLUEFIELD_4_STAGING], ids=["streamed", "staged"])
+async def test_a_bluefield_4_is_found_and_installed_from_virtual_media_with_its_configuration(
+    generation: Generation, tmp_path: Path
+) -> None:
     data, name = tmp_path / "plane", f"dpu-node-{DEVICE}-{DEVICE}"
     async with asyncio.timeout(280), image_server() as images:
         images.files["os.iso"] = ServedFile(b"an installer" * 1_000)
         images.files["bmc.fwpkg"] = ServedFile(made_package("26.10", [(1, "BF-26.10")]))
-        identity = Identity(SERIAL, generation=BLUEFIELD_4)
-        bmc = RedfishBmc(identity, now=utc_now, rng=Random(1), durations=FAST._replace(flash_s=8.0))
+        identity = Identity(SERIAL, generation=generation)
+        bmc = RedfishBmc(identity, now=utc_now, rng=Random(1), durations=FAST)
         async with serving("--data", str(data), "--image-hosts", "127.0.0.1") as process:
             trusts = ssl.create_default_context(cafile=str(data / "images" / "tls.pem"))
             server = BmcServer(bmc, trusts=trusts)

@@ -54,7 +54,7 @@ class RedfishBmc:
         self.identity = identity
         self.now = now
         self.faults = RequestFaults(rng, shares)
-        self.card = Card(identity, now, rng, durations, Outcomes(rng, shares))
+        self.card = Card(identity, now, rng, durations, Outcomes(rng, shares), Outcomes(rng, shares))
         user = identity.generation.user
         self.accounts = Accounts(now, rng, {user: Account(user)})
         self.tasks = Tasks()

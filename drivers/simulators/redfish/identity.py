@@ -5,6 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 ROOT = "/redfish/v1"
+STAGED_FILES = {
+    "BlueField_OS_Image_CPU_0": "file:///media/bf_arm_os/image/image.iso",
+    "BlueField_OS_Config_CPU_0": "file:///media/bf_arm_os/config/config.iso",
+}
+"""The members of FirmwareInventory that take media of an installation, with the files that become of them."""
 
 
 class Generation(NamedTuple):
@@ -47,6 +52,9 @@ BLUEFIELD_4 = Generation(
     os_by_media=True,
     slots=("IMAGE", "CONFIG"),
 )
+
+BLUEFIELD_4_STAGING = BLUEFIELD_4._replace(firmware=(*BLUEFIELD_4.firmware, *STAGED_FILES))
+"""A BlueField-4 whose BMC can also keep the media of an installation."""
 
 
 class Identity(NamedTuple):

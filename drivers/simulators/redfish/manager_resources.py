@@ -168,7 +168,8 @@ def _slot(call: Call) -> Json | None:
         },
     }
     if media.image:
-        found["TransferProtocolType"] = media.image.partition(":")[0].upper()
+        scheme = media.image.partition(":")[0].upper()
+        found["TransferProtocolType"] = "OEM" if scheme == "FILE" else scheme
     return found
 
 
@@ -193,8 +194,8 @@ def _insert(call: Call) -> Answer:
     body = parameters(call.request.json(), {"Image": text}, optional)
     if media.image:
         raise Refused(400, "ResourceInUse", "The change to the requested resource failed: media is inserted.")
-    if body["Image"].partition("://")[0] not in ("http", "https"):
-        raise Refused(400, "ActionParameterValueFormatError", "The parameter Image must be a URL of http or https.")
+    if body["Image"].partition("://")[0] not in ("http", "https") and not call.bmc.card.has_file(body["Image"]):
+        raise Refused(400, "ActionParameterValueFormatError", "Image must be a URL of http or https, or a file.")
     media.image, media.is_write_protected = body["Image"], body.get("WriteProtected", True)
     return Answer(204)
 

@@ -21,6 +21,7 @@ from drivers.images.seeds import read_seed
 from drivers.simulators.redfish.bmc import RedfishBmc
 from drivers.simulators.redfish.card import BSP, OS, Fetch, Image
 from drivers.simulators.redfish.faults import refusal
+from drivers.simulators.redfish.identity import STAGED_FILES
 from drivers.simulators.redfish.messages import Answer, Request
 
 BODY_MAX = 64 << 20
@@ -37,6 +38,9 @@ class BmcServer:
         self.fetched_bytes = 0
         self.seed: Mapping[str, bytes] = {}
         """The files of the configuration that was read last from virtual media."""
+        self._images: dict[str, Image] = {}
+        self._seeds: dict[str, Mapping[str, bytes]] = {}
+        """The files that the BMC keeps, by their URLs."""
         self._trusts = trusts
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._loaded = -1
@@ -112,15 +116,29 @@ class BmcServer:
     async def _fetch(self, fetch: Fetch) -> None:
         """Fetch an image as the BMC does, and tell the card the end."""
         try:
-            image = await (self._image(fetch.url) if fetch.target == OS else self._firmware(fetch.url))
+            image = await self._received(fetch)
             if fetch.seed_url:
-                self.seed = read_seed(await self._content(fetch.seed_url))
+                self.seed = self._seeds.get(fetch.seed_url) or read_seed(await self._content(fetch.seed_url))
         except BadImage as error:
             self.bmc.card.fetched(fetch.number, None, f"the image {error}")
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self.bmc.card.fetched(fetch.number, None, f"the transfer failed: {type(error).__name__}")
         else:
             self.bmc.card.fetched(fetch.number, image)
+
+    async def _received(self, fetch: Fetch) -> Image:
+        """Receive what an installation or an update needs, and keep the file of a medium. Raises BadImage."""
+        file = STAGED_FILES.get(fetch.target, "")
+        if file and "config" in file:
+            content = await self._content(fetch.url)
+            self._seeds[file] = read_seed(content)
+            return Image(f"sha256:{hashlib.sha256(content).hexdigest()[:12]}", {})
+        if fetch.target != OS and not file:
+            return await self._firmware(fetch.url)
+        image = self._images.get(fetch.url) or await self._image(fetch.url)
+        if file:
+            self._images[file] = image
+        return image
 
     async def _image(self, url: str) -> Image:
         """Receive an image. Raises BadImage for a wrong one."""
