@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +23,14 @@ from deploy.host_agent.host_network import HostNetwork
 from schemas.api import dpuplane_pb2 as pb
 
 APPEARS_S = 60.0
-"""Time for the network interface of the first VF to appear after VFs were made: its driver probes it."""
+"""Time for the interface of the first VF to appear after VFs were made, as its driver probes it, and again for that
+driver to accept a bridge. That of Intel's 82576 does so about 20 s later, once the card's own driver has answered."""
 CHECK_S = 0.2
+RETRY_S = 1.0
+
+
+class PortRefused(ActionFailed):
+    """The driver of an interface does not let it be a port of a bridge, perhaps not yet."""
 
 
 class NetworkAction:
@@ -37,12 +46,26 @@ class NetworkAction:
         await asyncio.to_thread(make_vfs, function, self._network.vfs)
         await progress(50, "waits for the interface of the first VF")
         interface = await self._interface(function)
-        await asyncio.to_thread(configure_links, self._network, interface, task.mtu)
+        await self._configure(interface, task.mtu, progress)
 
-    async def _interface(self, function: Path) -> str:
-        """The network interface of the first VF; empty for a card that has no VFs."""
+    async def _configure(self, interface: int, mtu: int, progress: Progress) -> None:
+        loop = asyncio.get_running_loop()
+        began, is_told = loop.time(), False
+        while True:
+            try:
+                return await asyncio.to_thread(configure_links, self._network, interface, mtu)
+            except PortRefused as error:
+                if loop.time() - began > self._appears_s:
+                    raise
+                if not is_told:
+                    await progress(60, f"waits for the driver of the first VF: {error}")
+                    is_told = True
+            await asyncio.sleep(RETRY_S)
+
+    async def _interface(self, function: Path) -> int:
+        """The index of the interface of the first VF; 0 for a card that has no VFs."""
         if not (function / "sriov_totalvfs").exists():
-            return ""
+            return 0
         try:
             async with asyncio.timeout(self._appears_s):
                 while not (found := _first_interface(function)):  # noqa: ASYNC110 - sysfs has no events
@@ -72,40 +95,58 @@ def make_vfs(function: Path, wanted: int) -> None:
         raise ActionFailed(f"network: no VFs could be made on {function.name}: {error.strerror}") from error
 
 
-def configure_links(network: HostNetwork, interface: str, mtu: int) -> None:
-    """Make the bridge with its addresses, and the interface a port of it, both with this MTU. An empty interface is
-    none. Raises ActionFailed."""
-    try:
-        with IPRoute() as netlink:
-            if _find(netlink, network.bridge) is None:
-                _unless_present(lambda: netlink.link("add", ifname=network.bridge, kind="bridge"))
-            bridge = _found(netlink, network.bridge)
-            if interface:
-                port = _found(netlink, interface)
-                if port.get("master") != bridge["index"]:
-                    netlink.link("set", index=port["index"], master=bridge["index"])
+def configure_links(network: HostNetwork, interface: int, mtu: int) -> None:
+    """Make the bridge with its addresses, and the interface with this index a port of it, both with this MTU. Index 0
+    is no interface. Raises ActionFailed."""
+    name = network.bridge
+    with IPRoute() as netlink:
+        with _naming(f"bridge {name} cannot be made"):
+            if not netlink.link_lookup(ifname=name):
+                _unless_present(lambda: netlink.link("add", ifname=name, kind="bridge"))
+            bridge = _index(netlink, name)
+        if interface:
+            port = _link(netlink, interface)
+            with _naming(f"interface {port.get('ifname')} cannot be configured"):
+                # before it is a port: the driver of a VF may ask the driver of its card only once the VF is up
                 _set(netlink, port, mtu)
-            _set(netlink, _found(netlink, network.bridge), mtu)
+            with _naming(f"interface {port.get('ifname')} cannot be made a port of bridge {name}", PortRefused):
+                if port.get("master") != bridge:
+                    netlink.link("set", index=interface, master=bridge)
+        with _naming(f"bridge {name} cannot be configured"):
+            _set(netlink, _link(netlink, bridge), mtu)
             for address in network.addresses:
-                _add_address(netlink, bridge["index"], address)
+                _add_address(netlink, bridge, address)
+
+
+@contextmanager
+def _naming(what: str, kind: type[ActionFailed] = ActionFailed) -> Iterator[None]:
+    """What has failed if the kernel refuses a change."""
+    try:
+        yield
     except NetlinkError as error:
-        raise ActionFailed(f"network: bridge {network.bridge} cannot be configured: {error}") from error
+        raise kind(f"network: {what}: {os.strerror(error.code)}") from error
 
 
-def _first_interface(function: Path) -> str:
-    return next((each.name for each in sorted(function.glob("virtfn0/net/*"))), "")
+def _first_interface(function: Path) -> int:
+    """The index of the interface of the first VF; 0 if it has none yet.
+
+    The index is read, not the name: udev renames an interface just after its driver has made it.
+    """
+    for path in function.glob("virtfn0/net/*/ifindex"):
+        with suppress(OSError, ValueError):
+            return int(path.read_text())
+    return 0
 
 
-def _find(netlink: Any, name: str) -> Any | None:
-    indexes = netlink.link_lookup(ifname=name)
-    return netlink.get_links(indexes[0])[0] if indexes else None
+def _index(netlink: Any, name: str) -> int:
+    for index in netlink.link_lookup(ifname=name):
+        return int(index)
+    raise ActionFailed(f"network: the interface {name} does not exist")
 
 
-def _found(netlink: Any, name: str) -> Any:
-    link = _find(netlink, name)
-    if link is None:
-        raise ActionFailed(f"network: interface {name} does not exist")
-    return link
+def _link(netlink: Any, index: int) -> Any:
+    with _naming(f"the interface with index {index} cannot be read"):
+        return netlink.get_links(index)[0]
 
 
 def _set(netlink: Any, link: Any, mtu: int) -> None:

@@ -23,32 +23,17 @@ from tests.support.requirements import missing_requirement
 
 CARD = "0000:03:00.0"
 CONFIGURE = """
-import sys
+import socket, sys
 from deploy.host_agent.host_network import HostNetwork
 from deploy.host_agent.network import configure_links
 from deploy.host_agent.actions import ActionFailed
 bridge, addresses, interface, mtu = sys.argv[1:]
+index = int(interface) if interface.isdecimal() else socket.if_nametoindex(interface)
 try:
-    configure_links(HostNetwork(bridge, addresses.split(",") if addresses else ()), interface, int(mtu))
+    configure_links(HostNetwork(bridge, addresses.split(",") if addresses else ()), index, int(mtu))
 except ActionFailed as error:
     sys.exit(f"failed: {error}")
 """
-DYING = """
-import os
-import deploy.host_agent.network as network
-left = [CALLS]
-class Dying(network.IPRoute):
-    def __getattribute__(self, name):
-        if name in ("link", "addr"):
-            left[0] -= 1
-            if not left[0]:
-                os.kill(os.getpid(), 9)
-        return super().__getattribute__(name)
-    def __getattr__(self, name):
-        return super().__getattr__(name)
-network.IPRoute = Dying
-"""
-"""Kills the process before its nth change of an interface or an address."""
 
 
 class Namespace:
@@ -67,6 +52,14 @@ class Namespace:
         """Configure the network; returns the error."""
         ran = self.run(sys.executable, "-c", CONFIGURE, "br-dpu", addresses, interface, str(mtu))
         return ran.stderr
+
+    def do_task(self, tree: HostTree, function: Path, interface: str, *dies: str) -> subprocess.CompletedProcess[str]:
+        """Do the task of an agent, with this interface as that of the first VF. With `dies`, the process is killed
+        before that change."""
+        (function / "virtfn0/net/any").mkdir(parents=True)
+        (function / "virtfn0/net/any/ifindex").write_text(f"{self.links()[interface]['ifindex']}\n")
+        words = (str(tree.sys), CARD, "8", ADDRESSES, "9000", "1.5", *dies)
+        return self.run(sys.executable, "-m", "tests.support.configured_host", *words)
 
     def links(self) -> dict[str, Any]:
         """The interfaces with their addresses, by name."""
@@ -137,19 +130,46 @@ def test_what_others_have_configured_stays(namespace: Namespace) -> None:
     assert links["peer"]["master"] == "br-dpu"
 
 
-def test_a_missing_interface_is_named(namespace: Namespace) -> None:
-    assert namespace.configure(interface="vf9") == "failed: network: interface vf9 does not exist\n"
-    assert namespace.configure(mtu=70_000).startswith("failed: network: bridge br-dpu cannot be configured: ")
+def test_a_missing_interface_and_a_change_that_the_kernel_refuses_are_named(namespace: Namespace) -> None:
+    missing = "failed: network: the interface with index 99 cannot be read: No such device\n"
+    assert namespace.configure(interface="99") == missing
+    refused = "failed: network: interface vf0 cannot be configured: Invalid argument\n"
+    assert namespace.configure(mtu=70_000) == refused
 
 
 @pytest.mark.parametrize("calls", range(1, 8))
-def test_an_agent_that_is_killed_between_two_changes_completes_them(namespace: Namespace, calls: int) -> None:
+def test_an_agent_that_is_killed_between_two_changes_completes_them(
+    tmp_path: Path, namespace: Namespace, calls: int
+) -> None:
     """The process ends before its nth request to the kernel, as by SIGKILL; the next one has the same result."""
-    dying = DYING.replace("CALLS", str(calls)) + CONFIGURE
-    ran = namespace.run(sys.executable, "-c", dying, "br-dpu", ADDRESSES, "vf0", "9000")
+    ran = namespace.do_task(*card(tmp_path, "8", "8"), "vf0", str(calls))
     assert ran.returncode in (-9, 137), ran.stderr
     assert namespace.configure(ADDRESSES) == ""
     assert state_of(namespace.links()) == WANTED
+
+
+@pytest.mark.parametrize("names", ["renamed", "vf0"])
+def test_an_interface_that_udev_renames_meanwhile_is_the_same_interface(namespace: Namespace, names: str) -> None:
+    """The index that the agent has read stays, also while another interface gets the name that it had."""
+    index = str(namespace.links()["vf0"]["ifindex"])
+    assert namespace.run("ip", "link", "set", "vf0", "name", "vf0-renamed").returncode == 0
+    if names == "vf0":
+        assert namespace.run("ip", "link", "set", "peer", "name", "vf0").returncode == 0
+    assert namespace.configure(ADDRESSES, interface=index) == ""
+    links = namespace.links()
+    assert [name for name, link in links.items() if link.get("master") == "br-dpu"] == ["vf0-renamed"]
+
+
+@pytest.mark.parametrize(
+    ("interface", "failure"),
+    [("vf0", ""), ("lo", "failed: network: interface lo cannot be made a port of bridge br-dpu: Invalid argument\n")],
+)
+def test_the_first_vf_is_the_port_or_is_asked_again_until_its_time_is_over(
+    tmp_path: Path, namespace: Namespace, interface: str, failure: str
+) -> None:
+    """The kernel lets no loopback interface into a bridge."""
+    assert namespace.do_task(*card(tmp_path, "8", "8"), interface).stderr == failure
+    assert (namespace.links()[interface].get("master") == "br-dpu") == (not failure)
 
 
 def card(tmp_path: Path, total: str, present: str = "0") -> tuple[HostTree, Path]:
