@@ -72,7 +72,7 @@ async def open_redfish(
 
         secrets = _Secrets(secret_folder(settings), apis)
         wants = ObjectWants(ResourceWorlds(replica), secrets.read, settings.bmc_user, lambda: _password(settings))
-        context = Context(connect, wants.credentials, authority, now_ms)
+        context = Context(connect, wants.credentials, authority, now_ms, asyncio.Semaphore(settings.image_streams))
         installer = RedfishInstaller(context, url_of, wants.wanted, seed_of=seed_of, firmware_of=firmware_of)
         yield Redfish(installer, RedfishProber(connect, wants.shared_credentials))
 

@@ -18,11 +18,14 @@ _DIGITS = 12
 
 
 class Firmware(NamedTuple):
-    """A package of firmware for a BMC, with the URL where the BMC finds it. `versions` are those of its components."""
+    """A package of firmware for a BMC, with the URL where the BMC finds it, and its content for one that fetches
+    nothing. `versions` are those of its components."""
 
     name: str
     url: str
     versions: Set[str]
+    size: int
+    chunks: Callable[[], AsyncIterator[bytes]]
 
 
 class Delivery(NamedTuple):

@@ -174,7 +174,8 @@ class Installations:
                 raise Unreachable(f"image: {field} of {short_name(ready.installation.image.key)} is not downloaded yet")
             versions = frozenset(text for name, text in file.kept.versions.items() if name != PACKAGE)
             url = f"{self._base(ready.claims)}/{quote(file.name)}"
-            found[psid_of(field)] = Firmware(field, url, versions)
+            chunks = file_chunks(self._images, self._offload, self._path_of(file.kept.sha256), file)
+            found[psid_of(field)] = Firmware(field, url, versions, file.kept.size, chunks)
         return found
 
     async def host_url(self, dpu: str, identity: str) -> str:

@@ -7,7 +7,7 @@ small client on aiohttp. It follows no redirection, and reads no answer beyond a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
@@ -39,6 +39,14 @@ class Answer(NamedTuple):
     location: str = ""
     """The path of what the request has created."""
     token: str = ""
+
+
+class Body(NamedTuple):
+    """The body of a request that is sent in chunks. `chunks` begins to read it."""
+
+    content_type: str
+    size: int
+    chunks: Callable[[], AsyncIterator[bytes]]
 
 
 class RedfishClient:
@@ -80,21 +88,42 @@ class RedfishClient:
         return await self.request(request.method, request.path, request.body)
 
     async def request(self, method: str, path: str, body: object = None) -> Answer:
-        """Send a request. The other methods are this one with what its answer is read as."""
+        """Send a request. The other methods but `push` are this one with what its answer is read as."""
+        if body is None:
+            return await self._answered(method, path, None, {})
+        return await self._answered(method, path, msgspec.json.encode(body), {"Content-Type": "application/json"})
+
+    async def push(self, path: str, body: Body, limit_s: float) -> Answer:
+        """Send a body in chunks, within this time."""
+        headers = {"Content-Type": body.content_type, "Content-Length": str(body.size)}
+        return await self._answered("POST", path, body.chunks(), headers, limit_s)
+
+    async def _answered(
+        self,
+        method: str,
+        path: str,
+        data: bytes | AsyncIterator[bytes] | None,
+        more: Mapping[str, str],
+        limit_s: float | None = None,
+    ) -> Answer:
         about = f"{self.host}{path}"
-        headers = {"Accept": "application/json", "OData-Version": "4.0"}
+        headers = {"Accept": "application/json", "OData-Version": "4.0", **more}
         if self.token:
             headers["X-Auth-Token"] = self.token
-        data = None
-        if body is not None:
-            headers["Content-Type"] = "application/json"
-            data = msgspec.json.encode(body)
+        timeout = self._session.timeout if limit_s is None else aiohttp.ClientTimeout(total=limit_s)
         if not path.startswith("/") or path.startswith("//"):
             raise TaskFailed(f"device: {self.host} refers to {quoted(path)}, which is not a path of its own")
         auth = None if self.token else self.basic
         try:
             async with self._session.request(
-                method, self.base + path, data=data, headers=headers, auth=auth, ssl=self.trust, allow_redirects=False
+                method,
+                self.base + path,
+                data=data,
+                headers=headers,
+                auth=auth,
+                ssl=self.trust,
+                allow_redirects=False,
+                timeout=timeout,
             ) as response:
                 content = await _whole(about, response.content)
         except aiohttp.ServerFingerprintMismatch as error:

@@ -60,12 +60,14 @@ CredentialsOf: TypeAlias = Callable[[str], Awaitable[Credentials]]
 
 
 class Context(NamedTuple):
-    """What every attempt needs. Without an authority, the certificate of the first contact is pinned."""
+    """What every attempt needs. Without an authority, the certificate of the first contact is pinned. `pushes` limits
+    concurrent pushes of firmware."""
 
     connect: ConnectRedfish
     credentials: CredentialsOf
     authority: BmcAuthority | None
     now_ms: Callable[[], int]
+    pushes: asyncio.Semaphore
 
 
 class Connection(NamedTuple):

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from drivers.redfish.update import SETTLE_S, Asked, Logged, SeenTask, Started, logged_of, mark_of, own_task
 
-_PREFIX = "firmware: "
+_PULLED, _PUSHED = "firmware: ", "pushed firmware: "
 _RESTART = re.compile(r"restart of the BMC asked by attempt (\d+)")
 
 
@@ -129,16 +129,28 @@ def _without_task(logged: Asked | Started, seen: SeenFirmware) -> FirmwareMove:
     return FirmwareFailed("device", f"firmware: the BMC no longer knows task {logged.task}, and has {seen.version}")
 
 
-def firmware_text(logged: Asked | Started | RestartAsked) -> str:
+def firmware_text(logged: Asked | Started | RestartAsked, *, is_pushed: bool = False) -> str:
     """The text of the event, which `logged_firmware` reads."""
-    return f"{_PREFIX}{logged.text()}"
+    return f"{_PUSHED if is_pushed else _PULLED}{logged.text()}"
+
+
+def has_pull_failed(text: str, disowned: int) -> bool:
+    """Whether the last update that the log knows was one by URL, whose task has failed."""
+    logged = logged_firmware(text)
+    return text.startswith(_PULLED) and isinstance(logged, Started) and logged.attempt <= disowned
+
+
+def is_pushed(text: str) -> bool:
+    """Whether the last update that the log knows was a push."""
+    return text.startswith(_PUSHED)
 
 
 def logged_firmware(text: str) -> FirmwareLogged:
     """What the log says of an update of firmware, in the form of `firmware_text`."""
-    if not text.startswith(_PREFIX):
+    prefix = next((each for each in (_PULLED, _PUSHED) if text.startswith(each)), "")
+    if not prefix:
         return None
-    rest = text.removeprefix(_PREFIX)
+    rest = text.removeprefix(prefix)
     if found := _RESTART.fullmatch(rest):
         return RestartAsked(int(found[1]))
     return logged_of(rest)

@@ -22,10 +22,13 @@ from drivers.redfish.firmware import (
     SeenFirmware,
     SubmitFirmware,
     firmware_text,
+    has_pull_failed,
+    is_pushed,
     logged_firmware,
     next_firmware_move,
 )
 from drivers.redfish.polling import FAILED_READS_MAX, Polling
+from drivers.redfish.pushes import UpdateService, is_to_be_pushed, push
 from drivers.redfish.resources import ROOT, Chassis, Request, Software
 from drivers.redfish.submissions import read_tasks, simple_update, task_of
 from drivers.redfish.update import Asked, Started, target_of
@@ -34,7 +37,8 @@ from projections.resources.specs import JSON
 
 BMC_RESTART_S = 900.0
 """Longest time for which a BMC may take to answer again after it was restarted with new firmware."""
-_INVENTORY = f"{ROOT}/UpdateService/FirmwareInventory"
+_SERVICE = f"{ROOT}/UpdateService"
+_INVENTORY = f"{_SERVICE}/FirmwareInventory"
 _PENDING = f"{_INVENTORY}/Pending_Bundle"
 
 
@@ -47,6 +51,7 @@ class FirmwareUpdate:
         self._context = context
         self._packages = packages
         self._logged: FirmwareLogged = logged_firmware(attempt.dpu.task)
+        self._is_pushed = is_pushed(attempt.dpu.task)
         self._reported: object = None
         self._polling = Polling(attempt.timing)
 
@@ -121,11 +126,18 @@ class FirmwareUpdate:
 
     async def _submit(self, bmc: Connection, package: Firmware, known: tuple[str, ...]) -> None:
         """Send the update once. An event is appended first, so that a successor knows that it may have been sent."""
+        service = await self._attempt.call(partial(bmc.client.read, _SERVICE, UpdateService), alters=False)
+        dpu = self._attempt.dpu
+        failed = has_pull_failed(dpu.task, dpu.disowned)
+        self._is_pushed = is_to_be_pushed(service, package.url.partition("://")[0], has_pull_failed=failed)
         asked = Asked(self._attempt.dpu.attempt, known)
         await self._report(asked, 0)
         targets = [] if bmc.root.is_bluefield_4 else [f"{_INVENTORY}/{bmc.firmware_entry}"]  # a bundle names its own
-        request = simple_update(package.url, targets)
-        answer = await self._attempt.call(partial(bmc.client.send, request))
+        if self._is_pushed:
+            async with self._context.pushes:
+                answer = await push(bmc, service, package, targets)
+        else:
+            answer = await self._attempt.call(partial(bmc.client.send, simple_update(package.url, targets)))
         if name := task_of(bmc, answer):
             await self._report(Started(name, asked.attempt), 0)
 
@@ -147,4 +159,4 @@ class FirmwareUpdate:
         self._logged = logged
         if (shown := (logged, percent // 25)) != self._reported:
             self._reported = shown
-            await self._attempt.report_progress(firmware_text(logged), percent)
+            await self._attempt.report_progress(firmware_text(logged, is_pushed=self._is_pushed), percent)

@@ -181,7 +181,8 @@ class RedfishBmcs:
 
     def installer(self) -> RedfishInstaller:
         """The installer of a process."""
-        return RedfishInstaller(Context(self._connect, _credentials, None, lambda: 0), _url_of, _wanted)
+        context = Context(self._connect, _credentials, None, lambda: 0, asyncio.Semaphore(1))
+        return RedfishInstaller(context, _url_of, _wanted)
 
     def _connect(self, address: str) -> RedfishClient:
         return WiredRedfish(self.bmcs[address.removeprefix(f"{SCHEME}://")])

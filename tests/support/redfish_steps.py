@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,10 +16,11 @@ from aiohttp import web
 from drivers.backends.bmc import Unreachable
 from drivers.images.bfb import made_bfb
 from drivers.images.deliveries import Firmware
+from drivers.images.pldm import made_package
 from drivers.provisioning.attempts import CallTiming
 from drivers.redfish.answers import error_of
 from drivers.redfish.certificates import BmcAuthority
-from drivers.redfish.client import Answer, ConnectRedfish, RedfishClient, base_url
+from drivers.redfish.client import Answer, Body, ConnectRedfish, RedfishClient, base_url
 from drivers.redfish.connection import Context
 from drivers.redfish.installer import RedfishInstaller, Wanted
 from drivers.redfish.object_wants import FACTORY_PASSWORD
@@ -73,7 +74,7 @@ class Steps(AttemptedSteps):
         async def seed_of(dpu: str, image: str) -> str:
             return self.seed_url
 
-        context = Context(self.connect, credentials, self.authority, self.now_ms)
+        context = Context(self.connect, credentials, self.authority, self.now_ms, asyncio.Semaphore(4))
 
         async def firmware_of(dpu: str, image: str) -> Mapping[str, Firmware]:
             return self.firmware
@@ -84,6 +85,23 @@ class Steps(AttemptedSteps):
     def updates(self) -> int:
         """The number of updates that the BMC was asked for."""
         return sum(method == "POST" and SIMPLE_UPDATE in path for method, path in self.bmc.requests)
+
+    @property
+    def pushes(self) -> Sequence[str]:
+        """Where files were pushed to."""
+        ends = ("/UpdateService", "/update-multipart")
+        return [path for method, path in self.bmc.requests if method == "POST" and path.endswith(ends)]
+
+
+def firmware(url: str, *versions: str) -> Firmware:
+    """A package for a BMC, whose first component has the first version."""
+    content = made_package("bundle", [(1, versions[0])], b"content" * 1_000)
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for begin in range(0, len(content), 1_000):
+            yield content[begin : begin + 1_000]
+
+    return Firmware("pldmFwBundle", url, frozenset(versions), len(content), chunks)
 
 
 @dataclass
@@ -106,9 +124,18 @@ class DirectClient(RedfishClient):
         self._bmc = bmc
 
     async def request(self, method: str, path: str, body: object = None) -> Answer:
+        return await self._handled(method, path, b"" if body is None else json.dumps(body).encode(), {})
+
+    async def push(self, path: str, body: Body, limit_s: float) -> Answer:
+        content = b"".join([chunk async for chunk in body.chunks()])
+        assert len(content) == body.size
+        return await self._handled("POST", path, content, {"content-type": body.content_type})
+
+    async def _handled(self, method: str, path: str, content: bytes, headers: dict[str, str]) -> Answer:
         await asyncio.sleep(0.01)
-        headers = {"x-auth-token": self.token} if self.token else {}
-        asked = Request(method, path, headers, b"" if body is None else json.dumps(body).encode())
+        if self.token:
+            headers["x-auth-token"] = self.token
+        asked = Request(method, path, headers, content)
         fault = self._bmc.faults.of(asked)
         if fault == "hang":
             await asyncio.get_running_loop().create_future()
@@ -121,11 +148,11 @@ class DirectClient(RedfishClient):
             self._bmc.card.fetched(fetch.number, image)
         if fault == "mute":
             raise Unreachable("device: bmc did not respond")
-        content = json.dumps(answer.body).encode() if answer.body is not None else b""
-        if error := error_of(f"bmc{path}", answer.status, content):
+        answered = json.dumps(answer.body).encode() if answer.body is not None else b""
+        if error := error_of(f"bmc{path}", answer.status, answered):
             raise error
         location, token = answer.headers.get("Location", ""), answer.headers.get("X-Auth-Token", "")
-        return Answer(answer.status, content, location, token)
+        return Answer(answer.status, answered, location, token)
 
 
 def direct_steps(seed: int = 1, *, generation: Generation = BLUEFIELD_3) -> Steps:

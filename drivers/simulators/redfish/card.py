@@ -118,6 +118,8 @@ class Card:
     log: list[LogLine] = field(default_factory=list)
     fetches: list[Fetch] = field(default_factory=list)
     work: Work | None = None
+    pulls: bool = True
+    """Whether the BMC takes updates from URLs."""
     boots: int = 1
     media_boots: int = 0
     """The number of installations that a boot from virtual media has begun."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from drivers.images.pldm import PACKAGE, PackageReader
 from drivers.simulators.redfish.card import BUNDLE, OS, Image
 from drivers.simulators.redfish.faults import update_in_progress
 from drivers.simulators.redfish.identity import ROOT
-from drivers.simulators.redfish.messages import SUCCESS, Answer, Json, Refused, one_of, parameters, text
+from drivers.simulators.redfish.messages import SUCCESS, Answer, Json, Refused, Request, one_of, parameters, text
 from drivers.simulators.redfish.routes import Call, Route, collection, link, missing
 from drivers.simulators.redfish.tasks import Task
 
@@ -22,6 +23,7 @@ RETRY_AFTER = {"Retry-After": "1"}
 
 def _service(call: Call) -> Json:
     activate = {"#UpdateService.Activate": {"target": ACTIVATE}} if call.bmc.identity.bundle else {}
+    pull = {"target": SIMPLE_UPDATE, "TransferProtocol@Redfish.AllowableValues": ["HTTP", "HTTPS"]}
     return {
         "@odata.type": "#UpdateService.v1_16_0.UpdateService",
         "@odata.id": SERVICE,
@@ -34,13 +36,7 @@ def _service(call: Call) -> Json:
         "MultipartHttpPushUri": f"{SERVICE}/update-multipart",
         "MaxImageSizeBytes": 1 << 30,
         "FirmwareInventory": link(INVENTORY),
-        "Actions": {
-            "#UpdateService.SimpleUpdate": {
-                "target": SIMPLE_UPDATE,
-                "TransferProtocol@Redfish.AllowableValues": ["HTTP", "HTTPS"],
-            },
-            **activate,
-        },
+        "Actions": ({"#UpdateService.SimpleUpdate": pull} if call.bmc.card.pulls else {}) | activate,
     }
 
 
@@ -79,6 +75,8 @@ def _texts(value: Any) -> str:
 
 
 def _simple_update(call: Call) -> Answer:
+    if not call.bmc.card.pulls:
+        raise missing(call.path)
     optional = {"TransferProtocol": one_of("HTTP", "HTTPS"), "Targets": _texts, "Username": text, "Password": text}
     body = parameters(call.request.json(), {"ImageURI": text}, optional)
     card, targets = call.bmc.card, body.get("Targets") or [f"{INVENTORY}/{OS}"]
@@ -98,13 +96,38 @@ def _simple_update(call: Call) -> Answer:
 
 def _push(call: Call) -> Answer:
     """Firmware as the body of a request: of a type octet-stream, or one part of several."""
-    content, identity = call.request.body, call.bmc.identity
+    content, identity = _file(call.request), call.bmc.identity
+    if version := _package_version(content):
+        return _pushed(call, BUNDLE if identity.bundle else identity.bmc_firmware, version)
     targets = {PUSHED: identity.bmc_firmware} | ({PUSHED_BUNDLE: BUNDLE} if identity.bundle else {})
     mark = next((mark for mark in targets if mark in content), None)
     if mark is None:
         raise Refused(400, "InvalidUpload", "Invalid file uploaded to the update service: no firmware found.")
     version = content.partition(mark)[2].partition(b"\n")[0].strip(b"\r ").decode(errors="replace")
-    target = targets[mark]
+    return _pushed(call, targets[mark], version)
+
+
+def _file(request: Request) -> bytes:
+    """The file in the body of a request, which may have several parts. Raises Refused."""
+    kind, _, boundary = request.headers.get("content-type", "").partition("boundary=")
+    if not kind.startswith("multipart/") or not boundary:
+        return request.body
+    for part in request.body.split(b"--" + boundary.strip('"').encode()):
+        about, _, content = part.partition(b"\r\n\r\n")
+        if b'name="UpdateFile"' in about:
+            return content.removesuffix(b"\r\n")
+    raise Refused(400, "ActionParameterMissing", "The request requires the part UpdateFile.")
+
+
+def _package_version(content: bytes) -> str:
+    """The version of the first component of a package of PLDM; empty for another file."""
+    reader = PackageReader()
+    reader.feed(content)
+    return next((text for name, text in sorted(reader.versions().items()) if name != PACKAGE), "")
+
+
+def _pushed(call: Call, target: str, version: str) -> Answer:
+    """Begin to write firmware that has arrived."""
     answer = _begin(call._replace(request=call.request._replace(body=b"")), target, "")
     if answer.status == 202 and (work := call.bmc.card.work) is not None:
         call.bmc.card.fetched(work.fetch, Image(version, {}))
