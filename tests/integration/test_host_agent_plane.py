@@ -47,11 +47,13 @@ def namespace() -> Iterator[HostNamespace]:
 
 
 class Site:
-    """A host with one card in a network namespace, and the certificates of everybody."""
+    """A host with one card in a network namespace, and the certificates of everybody. `names` are further addresses at
+    which the host knows the plane."""
 
-    def __init__(self, folder: Path, namespace: HostNamespace) -> None:
+    def __init__(self, folder: Path, namespace: HostNamespace, *names: str) -> None:
         self.folder = folder
         self.namespace = namespace
+        self.names = (namespace.plane, *names)
         self.tree: HostTree = host_tree(folder / "host")
         self.tree.card("0000:03:00", SERIAL)
         self.notes, self.go = folder / "notes", folder / "go"
@@ -61,7 +63,7 @@ class Site:
 
     def serving(self, *options: str) -> AbstractAsyncContextManager[Process]:
         """The plane, in which only the DPU cluster is simulated."""
-        files = self.certs.issue("plane/local", self.namespace.plane, "127.0.0.1", "localhost")
+        files = self.certs.issue("plane/local", *self.names, "127.0.0.1", "localhost")
         tls = ("--tls-cert", str(files.cert), "--tls-key", str(files.key), "--tls-client-ca", str(files.ca))
         ports = {
             "listen": self.namespace.plane,
