@@ -21,23 +21,23 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from ssl import SSLContext
 from typing import TypeAlias
 from urllib.parse import unquote
 
 from aiohttp import web
 
+from drivers.images.file_blocks import ReadBlock, opened
 from drivers.images.images import Images
-from drivers.images.installations import FINAL_NAME, Content, Installations
+from drivers.images.installations import FINAL_NAME, Content, Installations, Part
 from drivers.images.offload import Offload
 from drivers.wire.bounded_listener import BoundedListener, ConnectionLimits
 from eventstore.errors import TransientError
 
 logger = logging.getLogger(__name__)
 
-BLOCK_BYTES = 1 << 20
-"""Size of the reads from the disk, and of the writes to a connection."""
+BLOCK_BYTES = 1 << 18
+"""Largest size of a read from the disk, and of a write to a connection. TLS holds some copies of it."""
 WRITE_S = 60.0
 """Time limit of a write: a client that reads nothing for this time is disconnected."""
 WAIT_S = 30.0
@@ -187,37 +187,38 @@ class ImageServer:
         for part in content.parts:
             first, last = max(begin - at, 0), min(end - at, part.size)
             at += part.size
-            while first < last:
-                count = min(BLOCK_BYTES, last - first)
-                if part.path is None:
-                    data = part.data[first : first + count]
-                else:
-                    data = await self._read(part.path, first, count)
-                if len(data) != count:
-                    logger.error("image cannot be read, downloading it again", extra={"file": str(part.path)})
-                    self._images.lost_content(part.path.name if part.path is not None else "")
-                    _disconnect(request)
-                    return
-                try:
-                    async with asyncio.timeout(WRITE_S):
-                        await response.write(data)
-                except TimeoutError:
-                    _disconnect(request)
-                    return
-                self.sent_bytes += count
-                first += count
+            if first >= last:
+                continue
+            async with self._blocks(part) as read:
+                while first < last:
+                    data = await read(first, min(BLOCK_BYTES, last - first))
+                    if not data:
+                        logger.error("image cannot be read, downloading it again", extra={"file": str(part.path)})
+                        self._images.lost_content(part.path.name if part.path is not None else "")
+                        _disconnect(request)
+                        return
+                    try:
+                        async with asyncio.timeout(WRITE_S):
+                            await response.write(data)
+                    except TimeoutError:
+                        _disconnect(request)
+                        return
+                    self.sent_bytes += len(data)
+                    first += len(data)
         await response.write_eof()
 
-    async def _read(self, path: Path, offset: int, count: int) -> bytes:
-        def work() -> bytes:
-            try:
-                with path.open("rb", buffering=0) as stream:
-                    stream.seek(offset)
-                    return stream.read(count)
-            except OSError:
-                return b""
+    @asynccontextmanager
+    async def _blocks(self, part: Part) -> AsyncIterator[ReadBlock]:
+        """Reads a part from an offset: so many bytes at most, and none if it cannot be read."""
+        if part.path is None:
 
-        return await self._offload(work)
+            async def slice_of(offset: int, count: int) -> bytes:
+                return part.data[offset : offset + count]
+
+            yield slice_of
+            return
+        async with opened(part.path, self._offload) as read:
+            yield read
 
 
 def _busy() -> web.Response:

@@ -1,9 +1,10 @@
-"""The resident memory of a process, and its growth."""
+"""The resident memory of a process and its growth; its CPU time and its open sockets."""
 
 from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from statistics import linear_regression
 
@@ -15,15 +16,30 @@ not show its growth over minutes.
 """
 
 
-def resident_bytes() -> int:
-    """The resident memory of this process."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE_BYTES
+def resident_bytes(pid: int | str = "self") -> int:
+    """The resident memory of a process; of this one unless another is given."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES
 
 
-def peak_bytes(pid: int) -> int:
-    """The largest resident memory of a process so far."""
+def peak_bytes(pid: int | str) -> int:
+    """The largest resident memory of a process so far; `self` is this one."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1_024 for line in lines if line.startswith("VmHWM"))
+
+
+def open_sockets(pid: int | str) -> int:
+    """The number of sockets that a process has open."""
+    count = 0
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):  # it was closed meanwhile
+            count += str(each.readlink()).startswith("socket:")
+    return count
+
+
+def cpu_seconds(pid: int | str) -> float:
+    """The CPU time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class Growth:
