@@ -85,7 +85,7 @@ class RuleFlows:
     def flow(self, prefix: bytes) -> Flow:
         """The flow of a prefix."""
         family = FAMILIES[len(prefix) != WIDTH4]
-        source = _eth_type(family) + _source(family, prefix)
+        source = _ETH_TYPES[family.number] + _source(family, prefix)
         if self._is_conjunction[family.number]:
             instructions = of.apply_actions(of.conjunction(self._id, 0, 2))
             return Flow(self._table, self.priority, self.cookie, source, instructions)
@@ -265,7 +265,7 @@ def _source(family: Family, prefix: bytes) -> bytes:
     address, length = prefix[:-1], prefix[-1]
     bits = family.width * 8
     if length == bits:
-        return of.field(family.source, address)
+        return _WHOLE_SOURCES[family.number] + address
     if not length:
         return b""
     return of.field(family.source, address, ((1 << bits) - (1 << bits - length)).to_bytes(family.width, "big"))
@@ -283,9 +283,13 @@ def _prefix(match: bytes) -> bytes | None:
     return address + (int.from_bytes(mask, "big").bit_count() if has_mask else 8 * width).to_bytes(1, "big")
 
 
+_ETH_TYPES = tuple(map(_eth_type, FAMILIES))
+"""Made once: a table has a flow for each of its prefixes."""
 _ETH_TYPE, _HEAD = 6, 10
 """Bytes of the EtherType of a match, and of those with the header of the source."""
 _WIDTHS = {_eth_type(family): family.width for family in FAMILIES}
+_WHOLE_SOURCES = tuple(of.field(family.source, bytes(family.width))[:4] for family in FAMILIES)
+"""The headers of the sources that are whole addresses."""
 _HEADS = {
     _eth_type(family) + of.field(family.source, bytes(family.width), mask)[:4]: (family.width, bool(mask))
     for family in FAMILIES

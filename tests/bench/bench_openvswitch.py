@@ -20,6 +20,7 @@ from drivers.backends.openvswitch import OpenVSwitch
 from projections.rules.device_table import EMPTY_TABLE, DeviceTable, steps_between
 from projections.rules.rule import Rule
 from tests.bench.figures import Figure
+from tests.bench.memory import cpu_seconds
 from tests.contract.device import changed, table
 from tests.support.openvswitch import bridge_device, switch_folder
 
@@ -42,7 +43,7 @@ async def _figures(switch: Switch) -> list[Figure]:
         found.append(Figure(f"{count:,} rules into one switch", ours, "s", peers, "ovs-ofctl --bundle", better="lower"))
         for n in range(ROUNDS):
             switch.vsctl("del-br", f"ours{count}-{n}", "--", "del-br", f"peer{count}-{n}")
-    return [*found, *one_more, await _many(switch)]
+    return [*found, *one_more, *await _many(switch)]
 
 
 def content(count: int) -> DeviceTable:
@@ -98,16 +99,23 @@ async def _one_more(switch: Switch, count: int) -> list[Figure]:
     ]
 
 
-async def _many(switch: Switch) -> Figure:
-    """Seconds until every one of many bridges has its rules, all at once."""
+async def _many(switch: Switch) -> list[Figure]:
+    """Every one of many bridges gets its rules, all at once. The switch takes OpenFlow messages on one thread, so the
+    time is bounded by its own CPU time, which is the peer of that of the devices."""
     for number in range(BRIDGES):
         switch.add_bridge(f"m{number}", ports=1)
     new = content(RULES)
     async with AsyncExitStack() as stack:
         devices = [await stack.enter_async_context(bridge_device(switch, f"m{n}")) for n in range(BRIDGES)]
-        began = time.perf_counter()
+        pid = int((switch.folder / "ovs-vswitchd.pid").read_text())
+        switch_s, own_s, began = cpu_seconds(pid), time.process_time(), time.perf_counter()
         await asyncio.gather(*(_restore(device, new) for device in devices))
-        return Figure(f"{RULES:,} rules to each of {BRIDGES} bridges at once", time.perf_counter() - began, "s")
+        took_s, own_s, switch_s = time.perf_counter() - began, time.process_time() - own_s, cpu_seconds(pid) - switch_s
+    name = f"{RULES:,} rules to each of {BRIDGES} bridges at once"
+    return [
+        Figure(name, took_s, "s", aim=2.0, better="lower"),
+        Figure(f"{name}: CPU of the devices", own_s, "s", switch_s, "ovs-vswitchd meanwhile", better="lower"),
+    ]
 
 
 async def _restore(device: OpenVSwitch, new: DeviceTable) -> None:
