@@ -16,7 +16,7 @@ from deploy.host.secret_folder import SecretFolder, secret_folder
 from deploy.settings.settings import Settings
 from drivers.backends.bmc import NeedsOperator, Unreachable
 from drivers.provisioning.device import UrlOf
-from drivers.redfish.certificates import BmcAuthority
+from drivers.redfish.certificates import BmcAuthority, PresentedCertificates
 from drivers.redfish.client import RedfishClient, base_url
 from drivers.redfish.connection import Context
 from drivers.redfish.installer import FirmwareOf, RedfishInstaller
@@ -72,7 +72,8 @@ async def open_redfish(
 
         secrets = _Secrets(secret_folder(settings), apis)
         wants = ObjectWants(ResourceWorlds(replica), secrets.read, settings.bmc_user, lambda: _password(settings))
-        context = Context(connect, wants.credentials, authority, now_ms, asyncio.Semaphore(settings.image_streams))
+        pushes = asyncio.Semaphore(settings.image_streams)
+        context = Context(connect, wants.credentials, authority, now_ms, pushes, PresentedCertificates())
         installer = RedfishInstaller(context, url_of, wants.wanted, seed_of=seed_of, firmware_of=firmware_of)
         yield Redfish(installer, RedfishProber(connect, wants.shared_credentials))
 

@@ -192,6 +192,25 @@ def pinned(certificate: bytes) -> aiohttp.Fingerprint:
     return aiohttp.Fingerprint(hashlib.sha256(certificate).digest())
 
 
+class PresentedCertificates:
+    """The certificates, in DER, that BMCs presented last, by host and port. With a known one, requests begin at once,
+    and fail if the BMC presents another one now. To look at the certificate first takes a TLS handshake, at which BMCs
+    are slow, and every step of a DPU would begin with it."""
+
+    def __init__(self) -> None:
+        self._by_host: dict[str, bytes] = {}
+
+    def of(self, host: str) -> bytes | None:
+        return self._by_host.get(host)
+
+    def keep(self, host: str, certificate: bytes) -> None:
+        """Keep the certificate of a BMC, and that of no more than PINNED_MAX others."""
+        self._by_host.pop(host, None)
+        self._by_host[host] = certificate
+        if len(self._by_host) > PINNED_MAX:
+            del self._by_host[next(iter(self._by_host))]
+
+
 def signing_request(host: str, collection: str) -> Request:
     """The request for a signing request of a new key, to the BMC at this host."""
     host = urlsplit(f"https://{host}").hostname or host

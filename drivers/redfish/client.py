@@ -31,6 +31,10 @@ _Resource = TypeVar("_Resource")
 _UNDIALABLE = (aiohttp.InvalidURL, UnicodeError, ValueError)
 
 
+class CertificateReplaced(Unreachable):
+    """The BMC presents another certificate than the trusted one. Nothing was sent to it."""
+
+
 class Answer(NamedTuple):
     """A successful answer."""
 
@@ -127,7 +131,7 @@ class RedfishClient:
             ) as response:
                 content = await _whole(about, response.content)
         except aiohttp.ServerFingerprintMismatch as error:
-            raise Unreachable(f"certificate: {self.host} has replaced its own meanwhile") from error
+            raise CertificateReplaced(f"certificate: {self.host} has replaced its own meanwhile") from error
         except _UNDIALABLE as error:
             raise NeedsOperator(f"bmc_address: {quoted(self.host)} cannot be dialed: {error}") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:

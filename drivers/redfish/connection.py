@@ -16,6 +16,7 @@ from drivers.provisioning.device import token_of
 from drivers.redfish.answers import decoded
 from drivers.redfish.certificates import (
     BmcAuthority,
+    PresentedCertificates,
     Verdict,
     judge,
     peer_certificate,
@@ -24,7 +25,7 @@ from drivers.redfish.certificates import (
     signing_request,
     utc,
 )
-from drivers.redfish.client import ConnectRedfish, RedfishClient
+from drivers.redfish.client import CertificateReplaced, ConnectRedfish, RedfishClient
 from drivers.redfish.resources import ROOT, Chassis, Link, Request, Root, Software, System, best_member
 from drivers.redfish.sessions import Credentials, log_in, log_out
 from eventstore.errors import PlaneError
@@ -68,16 +69,19 @@ class Context(NamedTuple):
     authority: BmcAuthority | None
     now_ms: Callable[[], int]
     pushes: asyncio.Semaphore
+    presented: PresentedCertificates
 
 
 class Connection(NamedTuple):
-    """A BMC with an open session. `certificate` is the fact about its certificate."""
+    """A BMC with an open session. `serial` is the serial number of its card, and `certificate` the fact about its
+    certificate."""
 
     attempt: Attempt
     client: RedfishClient
     root: Root
     system: str
     manager: str
+    serial: str
     certificate: str
 
     @property
@@ -97,10 +101,6 @@ class Connection(NamedTuple):
             if software is not None and software.version:
                 found[name] = software.version
         return found
-
-    async def read_serial(self) -> str:
-        """The serial number of the card."""
-        return await self.attempt.call(partial(card_serial, self.client, self.root, self.system), alters=False)
 
     async def restart(self) -> None:
         """Restart the Arm cores of the DPU."""
@@ -134,8 +134,7 @@ async def card_serial(client: RedfishClient, root: Root, system: str) -> str:
 async def connected(attempt: Attempt, context: Context) -> AsyncIterator[Connection]:
     """The BMC of a DPU. Its session ends with the context, or with the session of the next attempt."""
     client = context.connect(attempt.dpu.bmc_address)
-    verdict = await _trusted(attempt, client, context)
-    root = await attempt.call(partial(client.read, ROOT, Root), alters=False)
+    verdict, root = await _contacted(attempt, client, context)
     credentials = await context.credentials(attempt.name)
     own = await log_in(client, root, credentials, token_of(attempt.dpu), attempt.call)
     try:
@@ -145,8 +144,9 @@ async def connected(attempt: Attempt, context: Context) -> AsyncIterator[Connect
         )
         if not system:
             raise NeedsOperator(f"bmc_address: {client.host} is not the BMC of a DPU: it has no system")
-        connection = Connection(attempt, client, root, system, manager, verdict.fact)
-        await _check_serial(connection)
+        serial = await attempt.call(partial(card_serial, client, root, system), alters=False)
+        _check_serial(attempt, serial)
+        connection = Connection(attempt, client, root, system, manager, serial, verdict.fact)
         if verdict.is_due and context.authority is not None:
             verdict = await _renew(connection, context, context.authority)
             connection = connection._replace(certificate=verdict.fact)
@@ -161,21 +161,39 @@ async def connected(attempt: Attempt, context: Context) -> AsyncIterator[Connect
                     await log_out(client, own)
 
 
+async def _contacted(attempt: Attempt, client: RedfishClient, context: Context) -> tuple[Verdict, Root]:
+    """Judge the certificate of the BMC, and read its root, which needs no session. The client accepts no other
+    certificate from then on."""
+    read = partial(client.read, ROOT, Root)
+    known = context.presented.of(client.host)
+    if known is not None and not (verdict := _verdict(attempt, client, context, known)).refusal:
+        client.trust = pinned(known)
+        with suppress(CertificateReplaced):
+            return verdict, await attempt.call(read, alters=False)
+    verdict = await _trusted(attempt, client, context)
+    return verdict, await attempt.call(read, alters=False)
+
+
 async def _trusted(attempt: Attempt, client: RedfishClient, context: Context) -> Verdict:
-    """Judge the certificate of the BMC. The client accepts no other one from then on."""
+    """Judge the certificate that the BMC presents now."""
     if not client.base.startswith("https:"):
         return Verdict()
     found = await attempt.call(partial(peer_certificate, client.host), alters=False)
-    verdict = judge(client.host, found, attempt.dpu.facts, context.authority, utc(context.now_ms()))
+    verdict = _verdict(attempt, client, context, found)
     if verdict.refusal:
         raise NeedsOperator(verdict.refusal)
     client.trust = pinned(found)
+    context.presented.keep(client.host, found)
     return verdict
 
 
-async def _check_serial(connection: Connection) -> None:
+def _verdict(attempt: Attempt, client: RedfishClient, context: Context, certificate: bytes) -> Verdict:
+    return judge(client.host, certificate, attempt.dpu.facts, context.authority, utc(context.now_ms()))
+
+
+def _check_serial(attempt: Attempt, serial: str) -> None:
     """Refuse another card before anything of it is changed."""
-    registered, serial = connection.attempt.dpu.serial, await connection.read_serial()
+    registered = attempt.dpu.serial
     if registered and serial and serial != registered:
         raise NeedsOperator(f"serial: the device has {quoted(serial)}, but {quoted(registered)} is registered")
 
@@ -198,6 +216,7 @@ async def _renew(connection: Connection, context: Context, authority: BmcAuthori
             verdict = judge(client.host, found, {}, authority, utc(context.now_ms()))
             if not verdict.is_due and not verdict.refusal:
                 client.trust = pinned(found)
+                context.presented.keep(client.host, found)
                 return verdict
         except Unreachable:
             pass

@@ -42,6 +42,7 @@ from eventstore.errors import PermanentError
 from projections.field_checks import check_text, quoted
 from projections.zones.dpus.phases import (
     CONFIG_FIRMWARE,
+    DPU_CONFIG,
     INITIALIZE_INTERFACE,
     ON_DEVICE,
     OS_INSTALLING,
@@ -54,6 +55,8 @@ RESTART_S = 300.0
 RESTART_SHOWN_S = 60.0
 """Longest time from a restart until a BMC reports it."""
 _RESTARTED = "restart asked"
+_ON_BMC = ON_DEVICE - {DPU_CONFIG}
+"""Steps with a part on the BMC. The image brings its configuration with it."""
 
 
 class Wanted(NamedTuple):
@@ -90,7 +93,7 @@ class RedfishInstaller:
 
     async def run(self, attempt: Attempt) -> Mapping[str, str]:
         """Execute the step. Returns the facts that the device reports afterwards."""
-        if attempt.dpu.phase not in ON_DEVICE:
+        if attempt.dpu.phase not in _ON_BMC:
             return {}
         if attempt.dpu.phase == CONFIG_FIRMWARE and self._firmware_of is not None:
             packages = await self._firmware_of(attempt.name, attempt.dpu.image)
@@ -240,7 +243,7 @@ async def _until_restarted(bmc: Connection, before: str) -> None:
 async def _facts(bmc: Connection) -> dict[str, str]:
     """The facts of a DPU after a step."""
     dpu, system, versions = bmc.attempt.dpu, await bmc.read_system(), await bmc.read_versions()
-    facts = {"serial": await bmc.read_serial(), "boot_id": system.boot_id, FACT: bmc.certificate}
+    facts = {"serial": bmc.serial, "boot_id": system.boot_id, FACT: bmc.certificate}
     facts |= {VERSIONS[name]: version for name, version in versions.items()}
     if dpu.phase == OS_INSTALLING:
         facts["image"] = dpu.image

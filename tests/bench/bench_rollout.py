@@ -118,17 +118,19 @@ def _ready(plane: Plane, image: str) -> int:
 
 
 def _objects(url: str) -> Iterator[pb.ResourceSpec]:
-    yield _spec(kinds.DPF_OPERATOR_CONFIG, "config", {"provisioningController": {"maxUnavailableDPUNodes": DPUS}})
+    yield resource_spec(
+        kinds.DPF_OPERATOR_CONFIG, "config", {"provisioningController": {"maxUnavailableDPUNodes": DPUS}}
+    )
     for name in (FIRST, SECOND):
-        yield _spec(kinds.BFB, name, {"url": url.format(name)})
-    yield _spec(kinds.DPU_FLAVOR, "flavor", {})
-    yield _spec(kinds.DPU_CLUSTER, "cluster", {"type": "static", "kubeconfig": "cluster", "maxNodes": DPUS})
+        yield resource_spec(kinds.BFB, name, {"url": url.format(name)})
+    yield resource_spec(kinds.DPU_FLAVOR, "flavor", {})
+    yield resource_spec(kinds.DPU_CLUSTER, "cluster", {"type": "static", "kubeconfig": "cluster", "maxNodes": DPUS})
     yield _set(FIRST, DPUS)
     for number in range(DPUS):
-        host = _spec(kinds.DPU_NODE, f"h{number:04}", {"dpus": [{"name": f"d{number:04}"}]})
+        host = resource_spec(kinds.DPU_NODE, f"h{number:04}", {"dpus": [{"name": f"d{number:04}"}]})
         host.labels["topology.kubernetes.io/rack"] = f"rack-{number % ZONES}"
         yield host
-        device = _spec(kinds.DPU_DEVICE, f"d{number:04}", {"serialNumber": f"D{number:04}"})
+        device = resource_spec(kinds.DPU_DEVICE, f"d{number:04}", {"serialNumber": f"D{number:04}"})
         device.annotations["dpuplane.io/bmc-address"] = f"simulated:d{number:04}"
         yield device
 
@@ -136,8 +138,9 @@ def _objects(url: str) -> Iterator[pb.ResourceSpec]:
 def _set(image: str, at_once: int) -> pb.ResourceSpec:
     template = {"bfb": {"name": image}, "dpuFlavor": "flavor", "nodeEffect": {"drain": True}}
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": at_once}}
-    return _spec(kinds.DPU_SET, "all", {"strategy": strategy, "dpuTemplate": {"spec": template}})
+    return resource_spec(kinds.DPU_SET, "all", {"strategy": strategy, "dpuTemplate": {"spec": template}})
 
 
-def _spec(kind: str, name: str, spec: dict[str, Any]) -> pb.ResourceSpec:
+def resource_spec(kind: str, name: str, spec: dict[str, Any]) -> pb.ResourceSpec:
+    """An object of the bench."""
     return pb.ResourceSpec(kind=kind, namespace=NAMESPACE, name=name, spec=json.dumps(spec))

@@ -21,7 +21,7 @@ from drivers.backends.bmc import NeedsOperator, TaskFailed, Unreachable
 from drivers.discovery.prober import NotUsable
 from drivers.discovery.scan import Scan
 from drivers.redfish.answers import decoded
-from drivers.redfish.certificates import AUTHORITY, FACT, BmcAuthority, peer_certificate
+from drivers.redfish.certificates import AUTHORITY, FACT, BmcAuthority, PresentedCertificates, peer_certificate
 from drivers.redfish.client import RedfishClient, base_url
 from drivers.redfish.prober import RedfishProber
 from drivers.redfish.resources import ROOT, Link, Request, Root, Task
@@ -84,6 +84,28 @@ async def test_the_certificate_of_the_first_contact_is_the_only_one_that_is_acce
         with pytest.raises(NeedsOperator, match=r"^certificate: 127.0.0.1:\d+ presents another one than when"):
             await dpu.do(PREPARE_IMAGE)
         assert dpu.bmc.requests[-1] == ("GET", ROOT)  # that of replace_certificate: no password was sent
+
+
+async def test_later_steps_need_no_further_handshake() -> None:
+    async with steps() as dpu:
+        dpu.presented = PresentedCertificates()
+        for phase in (INITIALIZE_INTERFACE, PREPARE_IMAGE, PREPARE_IMAGE):
+            await dpu.do(phase)
+        assert dpu.handshakes() == 2  # a look at the certificate, and the connection
+
+
+async def test_a_replaced_certificate_is_noticed_by_a_process_that_knows_the_former_one() -> None:
+    connector = aiohttp.TCPConnector(force_close=True)  # as after a pause in which the connection has ended
+    async with steps() as dpu, aiohttp.ClientSession(connector=connector) as session:
+        dpu.connect = lambda address: RedfishClient(session, base_url(address))
+        dpu.presented = PresentedCertificates()
+        await dpu.do(INITIALIZE_INTERFACE)
+        await replace_certificate(dpu)
+        with pytest.raises(NeedsOperator, match=r"^certificate: 127.0.0.1:\d+ presents another one than when"):
+            await dpu.do(PREPARE_IMAGE)
+        assert dpu.bmc.requests[-1] == ("GET", ROOT)  # that of replace_certificate: no password was sent
+        registered_anew = dpu.dpu.facts.pop(FACT)
+        assert (await dpu.do(PREPARE_IMAGE))[FACT] != registered_anew
 
 
 async def test_a_bmc_gets_a_certificate_of_the_authority_and_a_new_one_in_time(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from drivers.backends.bmc import Unreachable
 from drivers.backends.simulated_bmc import BmcFaults
 from drivers.provisioning.device import TOKENS_PER_MS
 from drivers.redfish.answers import error_of
+from drivers.redfish.certificates import PresentedCertificates
 from drivers.redfish.client import SCHEME, Answer, RedfishClient
 from drivers.redfish.connection import Context
 from drivers.redfish.installer import RedfishInstaller, Wanted
@@ -181,7 +182,8 @@ class RedfishBmcs:
 
     def installer(self) -> RedfishInstaller:
         """The installer of a process."""
-        context = Context(self._connect, _credentials, None, lambda: 0, asyncio.Semaphore(1))
+        pushes = asyncio.Semaphore(1)
+        context = Context(self._connect, _credentials, None, lambda: 0, pushes, PresentedCertificates())
         return RedfishInstaller(context, _url_of, _wanted)
 
     def _connect(self, address: str) -> RedfishClient:

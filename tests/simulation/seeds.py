@@ -10,5 +10,5 @@ ROLLOUTS = (7, 8, 10, 11)
 STAGES = (4, 5)
 """Seeds of small runs with staged changes."""
 MODELS_S = 60.0
-MODELS = (1, 3, 7)
+MODELS = (15, 31, 40)
 """Seeds of small runs with models of switches and of BMCs."""

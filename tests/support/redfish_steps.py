@@ -19,7 +19,7 @@ from drivers.images.deliveries import Firmware
 from drivers.images.pldm import made_package
 from drivers.provisioning.attempts import CallTiming
 from drivers.redfish.answers import error_of
-from drivers.redfish.certificates import BmcAuthority
+from drivers.redfish.certificates import BmcAuthority, PresentedCertificates
 from drivers.redfish.client import Answer, Body, ConnectRedfish, RedfishClient, base_url
 from drivers.redfish.connection import Context
 from drivers.redfish.installer import RedfishInstaller, Wanted
@@ -57,6 +57,10 @@ class Steps(AttemptedSteps):
         self.seed_url = "http://images/seed.iso" if bmc.identity.generation.os_by_media else ""
         self.firmware: Mapping[str, Firmware] = {}
         self.authority: BmcAuthority | None = None
+        self.presented: PresentedCertificates | None = None
+        """What attempts know of the certificate of the BMC; None if each is the first one of its process."""
+        self.handshakes: Callable[[], int] = lambda: 0
+        """The number of TLS handshakes with the BMC."""
         self.credentials = Credentials("", PASSWORD, FACTORY_PASSWORD)
         self.connect = connect
         self.now_ms: Callable[[], int] = lambda: int(bmc.now().timestamp() * 1_000)
@@ -74,7 +78,9 @@ class Steps(AttemptedSteps):
         async def seed_of(dpu: str, image: str) -> str:
             return self.seed_url
 
-        context = Context(self.connect, credentials, self.authority, self.now_ms, asyncio.Semaphore(4))
+        presented = self.presented or PresentedCertificates()
+        pushes = asyncio.Semaphore(4)
+        context = Context(self.connect, credentials, self.authority, self.now_ms, pushes, presented)
 
         async def firmware_of(dpu: str, image: str) -> Mapping[str, Firmware]:
             return self.firmware
@@ -180,4 +186,5 @@ async def served_steps(bmc: RedfishBmc, *, host: str = "127.0.0.1") -> AsyncIter
         address = server.url.replace("https:", "redfish:")
         found = Steps(bmc, lambda address: RedfishClient(session, base_url(address)), address, f"{base}/a.bfb")
         found.timing = FAST_TIMING
+        found.handshakes = lambda: server.handshakes
         yield found

@@ -55,8 +55,11 @@ async def test_a_dpu_is_installed_from_its_factory_state() -> None:
     dpu = direct_steps()
     dpu.wanted = Wanted(Wants(secure_boot=False, is_zero_trust=True), VERSIONS)
     dpu.bmc.card.bmc_rshim = False
-    for phase in (INITIALIZE_INTERFACE, CONFIG_FIRMWARE, PREPARE_IMAGE, OS_INSTALLING, DPU_CONFIG):
+    for phase in (INITIALIZE_INTERFACE, CONFIG_FIRMWARE, PREPARE_IMAGE, OS_INSTALLING):
         facts = await dpu.do(phase)
+    requests = len(dpu.bmc.requests)
+    assert await dpu.do(DPU_CONFIG) == {}
+    assert len(dpu.bmc.requests) == requests  # the image brought its configuration with it
     card = dpu.bmc.card
     assert dpu.bmc.accounts.users["root"].password == PASSWORD != FACTORY_PASSWORD
     assert (card.secure_boot, card.bmc_rshim, card.host_rshim) == (False, True, False)

@@ -30,12 +30,13 @@ _PARTS = {"bsp": BSP, "atf": "DPU_ATF", "uefi": "DPU_UEFI"}
 
 
 class BmcServer:
-    """The listener of one BMC. `url` is its address."""
+    """The listener of one BMC. `url` is its address, and `handshakes` counts those of TLS."""
 
     def __init__(self, bmc: RedfishBmc, *, trusts: ssl.SSLContext | None = None) -> None:
         self.bmc = bmc
         self.url = ""
         self.fetched_bytes = 0
+        self.handshakes = 0
         self.seed: Mapping[str, bytes] = {}
         """The files of the configuration that was read last from virtual media."""
         self._images: dict[str, Image] = {}
@@ -43,6 +44,7 @@ class BmcServer:
         """The files that the BMC keeps, by their URLs."""
         self._trusts = trusts
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.sni_callback = self._count_handshake
         self._loaded = -1
         self._tasks: asyncio.TaskGroup | None = None
         self._running: set[asyncio.Task[None]] = set()
@@ -87,6 +89,9 @@ class BmcServer:
         answer = answer or bmc.handle(asked)
         self._follow()
         return _cut(request) if fault == "mute" else _response(answer)
+
+    def _count_handshake(self, *_: object) -> None:
+        self.handshakes += 1
 
     def _follow(self) -> None:
         """Do what a request asked of the outside: transfers, and another certificate."""
