@@ -14,7 +14,6 @@ from commands.requests.validation import EnvelopeFactory
 from projections.attempt_limits import LEAVE_AS_IS, updated_limits
 from projections.field_checks import quoted
 from projections.fleet.membership.effects import hold_key
-from projections.fleet.staging.rows import StagePlan
 from projections.fleet.staging.statements import in_stages, set_at_once
 from projections.fleet.state import FleetState
 from projections.fleet.withdrawals.budgets import Hold
@@ -22,6 +21,7 @@ from projections.fleet.withdrawals.holds import holds_of_edit
 from projections.fleet.withdrawals.principals import person
 from projections.kubernetes.policy_status import policy_set
 from projections.rules.policies import BUILT_IN, Policy, policy_of
+from projections.staging.plan import StagePlan
 from schemas.events import Envelope, HoldApproved, HoldRejected, PolicyDeleted, PolicySet, PolicyStaged, ZoneUpdated
 from schemas.resources.dpu_rack import DPURackSpec
 from schemas.resources.hold import HoldSpec, HoldVerdict

@@ -14,12 +14,12 @@ from eventstore.log import FLEET
 from projections import field_checks
 from projections.attempt_limits import FAILURE_KINDS, LEAVE_AS_IS, fault_of_limits
 from projections.fleet.fold import MAX_LIMIT
-from projections.fleet.staging.decide import PAUSE, RESUME, UNDO, fault_of_request
-from projections.fleet.staging.rows import StagePlan
 from projections.fleet.staging.statements import fault_of_staged, in_stages
 from projections.fleet.views import EVERY_ZONE
 from projections.fleet.withdrawals.budgets import fault_of_budget
 from projections.rules.policies import MAX_PORT_RANGES, fault_of_policy
+from projections.staging.decide import PAUSE, RESUME, UNDO, fault_of_request
+from projections.staging.plan import StagePlan
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.times import to_ms
 from schemas.events import (

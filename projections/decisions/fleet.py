@@ -11,7 +11,7 @@ from projections.fleet.fold import EditWithdrawn, FreezeChanged, ZoneEdited
 from projections.fleet.membership import joins
 from projections.fleet.policies.edits import Edit
 from projections.fleet.staging.decide import DpusNamed, StageReleased, StagingFinished, StagingUndone, StagingUpdated
-from projections.fleet.staging.rows import StagedChange, StagedDpus
+from projections.fleet.staging.rows import StagedChange
 from projections.fleet.views import EVERY_ZONE
 from projections.fleet.withdrawals.budgets import APPROVALS, Hold
 from projections.fleet.withdrawals.holds import (
@@ -26,6 +26,7 @@ from projections.fleet.withdrawals.holds import (
     addresses_with,
 )
 from projections.fleet.withdrawals.impact import MemberChange
+from projections.staging.course import StagedDpus
 from schemas.events import Event, HoldApproved, StageDpusNamed
 
 

@@ -40,7 +40,7 @@ from projections.fleet.staging.decide import (
     fault_of_edit,
 )
 from projections.fleet.staging.release import decide_release
-from projections.fleet.staging.rows import CURRENT, StagePlan
+from projections.fleet.staging.rows import CURRENT
 from projections.fleet.staging.statements import fault_of_staged, plan_of, set_at_once
 from projections.fleet.state import ANY_ZONE, LAST_HOLD, FleetState, Freeze
 from projections.fleet.withdrawals import command_outcomes
@@ -63,6 +63,7 @@ from projections.fleet.withdrawals.holds import (
 )
 from projections.fleet.zone_outbox import enqueue_limits, enqueue_superseded
 from projections.rules.policies import BUILT_IN, DEFAULT, MAX_POLICIES, fault_of_policy, policy_of
+from projections.staging.plan import StagePlan
 from schemas.events import (
     BudgetSet,
     Envelope,

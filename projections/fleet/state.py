@@ -36,7 +36,7 @@ from projections.fleet.policies.fleet_zones import (
     key_of_labels,
     without_row,
 )
-from projections.fleet.staging.rows import CURRENT, StagedChange, StagedDpus, StagePlan, cohort_labels
+from projections.fleet.staging.rows import CURRENT, StagedChange, cohort_labels
 from projections.fleet.tables.rulesets import RuleSet
 from projections.fleet.withdrawals.budgets import (
     DEFAULT_BUDGETS,
@@ -58,6 +58,8 @@ from projections.fleet.withdrawals.settled_levels import (
 )
 from projections.rules.lists import Plan, SetKey, text_of
 from projections.rules.policies import BUILT_IN, Policy, Selector, selector
+from projections.staging.course import StagedDpus
+from projections.staging.plan import StagePlan
 
 
 class SetRow(msgspec.Struct, frozen=True, array_like=True):

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import Any
 
-from projections.fleet.staging.decide import stage_text
 from projections.fleet.staging.rows import StagedChange
 from projections.fleet.state import FleetState
 from projections.fleet.withdrawals.budgets import SUBJECT_POLICY
 from projections.kubernetes.statements import NO_ACCEPTANCE, STATED, Acceptance
 from projections.kubernetes.status_body import Condition, Position, StatusBody
 from projections.rules.policies import BUILT_IN, Policy, matches, policy_of
+from projections.staging.course import stage_text
 from schemas.events import Envelope, PolicySet
 from schemas.resources.rule_policy import RulePolicySpec
 

@@ -14,20 +14,15 @@ from pyroaring import BitMap
 
 from eventstore.ids import internal_envelope
 from projections.field_checks import quoted
-from projections.fleet.staging.rows import (
-    MAX_FAILED_DPUS,
-    MAX_NAMED_DPUS,
-    PATIENCE_MS,
-    StagedChange,
-    dpu_key,
-    stage_label,
-)
+from projections.fleet.staging.rows import StagedChange
 from projections.fleet.state import FleetState
 from projections.fleet.tables.zone_table import table
 from projections.installs.rows import InstallsState, Level
 from projections.installs.views import laggards
 from projections.rules.policies import matches
 from projections.sizes import read_size
+from projections.staging.course import MAX_FAILED_DPUS, PATIENCE_MS, dpu_key
+from projections.staging.plan import MAX_NAMED_DPUS, label_of
 from projections.zones.state import ZonesState
 from schemas.events import MAX_ITEMS, StageDpusNamed, StageObserved
 
@@ -86,7 +81,7 @@ class StageProgress:
         staged = self._staged
         if not staged.is_open or staged.stage + 1 >= len(staged.plan.stages):
             return []
-        ordered, wanted = sorted(self._unnamed), stage_label(staged.plan.stages[staged.stage])
+        ordered, wanted = sorted(self._unnamed), label_of(staged.plan.stages[staged.stage])
         if wanted is not None:
             ordered = [dpu for dpu in ordered if matches(wanted, self._fleet.zone(dpu.zone).labels)]
         return ordered[: max(0, self._limit() - self._fleet.named_dpus.total())]

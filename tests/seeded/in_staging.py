@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-import projections.fleet.staging.decide
+import projections.staging.decide
 from drivers.relays.link_membership import LinkMembership
 from projections.fleet.state import FleetState
 from tests.seeded.bugs import Bug, SimulatedScenario, patched
@@ -57,7 +57,7 @@ BUGS = (
         "paused-change-goes-on",
         "a staged change that is held or paused gets its next stage",
         "I32",
-        lambda: patched((projections.fleet.staging.decide, "_with_failures", _goes_on)),
+        lambda: patched((projections.staging.decide, "_with_failures", _goes_on)),
         SimulatedScenario(3, faulty_s=60.0, plan=with_stages),
     ),
 )

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from eventstore.ids import envelope, uuid7
 from eventstore.log import FLEET_0
 from projections.fleet.fold import FleetFold2
-from projections.fleet.staging.decide import PAUSE, RESUME, UNDO
 from projections.fleet.state import FleetState
+from projections.staging.decide import PAUSE, RESUME, UNDO
 from schemas import events as e
 from tests.simulation.clients import Client
 from tests.simulation.process import Process

@@ -6,8 +6,8 @@ import pytest
 
 from eventstore.log import FLEET_0
 from projections.fleet.fold import FleetFold2
-from projections.fleet.staging.rows import PATIENCE_MS
 from projections.fleet.tables import zone_table as tables
+from projections.staging.course import PATIENCE_MS
 from schemas import events as e
 from tests.simulation.checkers import Evidence, devices, staging
 from tests.simulation.history import TableInstalled

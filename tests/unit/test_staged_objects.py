@@ -8,7 +8,7 @@ import pytest
 
 from commands.kubernetes.object_edge import CHECK_S
 from eventstore.log import FLEET_0
-from projections.fleet.staging.rows import StagePlan
+from projections.staging.plan import StagePlan
 from schemas.events import PolicyStaged, StagesRequested
 from schemas.resources.rule_policy import RULE_POLICY
 from tests.support.memory_plane import plane

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from projections.fleet.staging.rows import PATIENCE_MS
 from projections.fleet.state import FleetState
 from projections.fleet.tables.zone_table import delta, table
 from projections.rules.rule import Rule
+from projections.staging.course import PATIENCE_MS
 from tests.support.fleet import (
     Device,
     Fleet,

@@ -10,9 +10,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from projections.fleet.staging.rows import PATIENCE_MS
 from projections.fleet.tables.zone_table import delta, snapshot, table
 from projections.rules.policies import BUILT_IN, Policy
+from projections.staging.course import PATIENCE_MS
 from tests.support.fleet import (
     Device,
     Fleet,

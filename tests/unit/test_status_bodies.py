@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.fleet.staging import rows
 from projections.kubernetes.hold_status import hold_status, open_numbers
 from projections.kubernetes.object_names import hold_name, hold_number, object_name
 from projections.kubernetes.policy_status import policy_status
@@ -26,6 +25,7 @@ from projections.kubernetes.status_body import (
 )
 from projections.rules.policies import DEFAULT
 from projections.sizes import MAX_BAKE_MS, read_size
+from projections.staging import plan
 from schemas.resources.hold import HoldStatus
 from schemas.resources.rule_policy import (
     ALL,
@@ -182,7 +182,7 @@ def test_a_staged_policy_is_not_ready_and_says_how_far_it_is() -> None:
 
 
 def test_the_stages_of_an_object_have_the_limits_of_the_plane() -> None:
-    assert (MAX_BAKE_S * 1_000, MAX_STAGES, ALL) == (MAX_BAKE_MS, rows.MAX_STAGES, rows.ALL)
+    assert (MAX_BAKE_S * 1_000, MAX_STAGES, ALL) == (MAX_BAKE_MS, plan.MAX_STAGES, plan.ALL)
     for size in ("0", "999999999", "0%", "100%", "101%", "1000000000", "", "-1", "1.5", "5%%"):
         assert (re.fullmatch(SIZE, size) is not None) == (read_size(size) is not None)
 

@@ -10,8 +10,8 @@ from deploy.web.metrics import catalog
 from deploy.web.metrics.survey import ROLLOUT_STATES, Survey
 from eventstore.log import FLEET, RESOURCES, ZONES
 from eventstore.replicas.replica import Replica
-from projections.fleet.staging.rows import OPEN_PHASES
 from projections.fold_states import FoldStates
+from projections.staging.course import OPEN_PHASES
 from projections.zones.dpus.phases import PHASES
 
 

@@ -17,16 +17,13 @@ from eventstore.folding.fold import RecordMetadata
 from projections.fleet.membership.effects import charge
 from projections.fleet.policies.edits import Edit, Proposal, switch_plan
 from projections.fleet.policies.fleet_zones import key_of_labels
-from projections.fleet.staging.decide import StageReleased, ended
-from projections.fleet.staging.rows import (
-    CURRENT,
-    StagedChange,
-    StagedDpus,
-    cohort_labels,
-)
+from projections.fleet.staging.decide import StageReleased
+from projections.fleet.staging.rows import CURRENT, StagedChange, cohort_labels
 from projections.fleet.state import FleetState
 from projections.fleet.withdrawals.holds import EditStaged
 from projections.rules.policies import Policy, Selector
+from projections.staging.course import StagedDpus
+from projections.staging.decide import ended
 
 
 def begin(state: FleetState, change: EditStaged, at: RecordMetadata) -> None:

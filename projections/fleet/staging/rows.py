@@ -8,42 +8,20 @@ labels.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import msgspec
 
 from projections.fleet.withdrawals.budgets import Hold
 from projections.rules.lists import STAGE, Canary, is_cohort
-from projections.rules.policies import Policy, Selector, matches, selector
+from projections.rules.policies import Policy, Selector, matches
+from projections.staging.course import Course
+from projections.staging.plan import StagePlan
 
-MAX_STAGES = 10
-MAX_NAMED_DPUS = 200_000
-"""Maximum number of DPUs of all stages but the last: they take some 20 MB."""
-
-MAX_FAILED_DPUS = 100
-"""Maximum number of failed DPUs that are kept by name."""
-
-PATIENCE_MS = 60_000
-"""The time after which a DPU without a report counts as failed, if the bake time is shorter."""
-
-ALL = "100%"
 CURRENT = "current"
 """The key of the only row of staged changes."""
 
-COMPLETE, UNDONE = "complete", "undone"
-STAGING, PAUSED, HELD, UNDOING = OPEN_PHASES = ("staging", "paused", "held", "undoing")
-"""What a change does that has not ended."""
 
-
-class StagePlan(msgspec.Struct, frozen=True):
-    """The stages of a change, each as its user gives it, the least duration of each, and the failure budget."""
-
-    stages: tuple[str, ...]
-    bake_ms: int
-    failure_budget: str
-
-
-class StagedChange(msgspec.Struct, frozen=True):
+class StagedChange(Course, msgspec.Struct, frozen=True):
     """A staged change of a policy, and how far it is.
 
     `before` and `after` are None if there is no policy. `stage` is the number of released stages, and `released` has
@@ -73,35 +51,11 @@ class StagedChange(msgspec.Struct, frozen=True):
     ended_ms: int = 0
 
     @property
-    def is_open(self) -> bool:
-        """Whether the change goes on: neither ended nor rolled back."""
-        return not self.result and not self.undone_by
-
-    @property
-    def is_everywhere(self) -> bool:
-        """Whether the last stage is released, so that all DPUs should have the change."""
-        return self.stage == len(self.plan.stages)
-
-    @property
-    def phase(self) -> str:
-        """One word for what the change does now."""
-        if self.result:
-            return self.result
-        if self.undone_by:
-            return UNDOING
-        return HELD if self.held else PAUSED if self.paused_by else STAGING
-
-    @property
     def canary(self) -> Canary | None:
         """The policy that only the cohorts have; None if they have the policies of all other DPUs."""
         if not self.is_open or not self.stage or self.is_everywhere:
             return None
         return Canary(self.policy, self.after)
-
-    @property
-    def cohorts(self) -> range:
-        """The numbers of the stages that have a cohort."""
-        return range(1, min(self.stage, len(self.plan.stages) - 1) + 1) if not self.result else range(0)
 
     def version_of(self, stage: int) -> int:
         """The table version that a DPU of a stage should have at least; 0 if the change does not concern it now."""
@@ -116,20 +70,6 @@ class StagedChange(msgspec.Struct, frozen=True):
         return any(policy is not None and matches(policy.zones, labels) for policy in (self.before, self.after))
 
 
-class StagedDpus(msgspec.Struct, frozen=True):
-    """The named DPUs of a zone, each with the number of its stage."""
-
-    stages: dict[str, int]
-
-
-class StageOf(NamedTuple):
-    """A DPU and its stage."""
-
-    zone: str
-    dpu: str
-    stage: int
-
-
 def cohort_labels(labels: Selector, stage: int) -> Selector:
     """The label set of a cohort of zones with these labels."""
     return ((STAGE, str(stage)), *labels)
@@ -138,14 +78,3 @@ def cohort_labels(labels: Selector, stage: int) -> Selector:
 def zone_labels(labels: Selector) -> Selector:
     """The labels of the zones of a label set: without the label of a cohort."""
     return labels[1:] if is_cohort(labels) else labels
-
-
-def dpu_key(zone: str, dpu: str) -> str:
-    """A DPU in the columns of events and in rows."""
-    return f"{zone}/{dpu}"
-
-
-def stage_label(text: str) -> Selector | None:
-    """The zone label of a stage KEY=VALUE; None for a number or percentage."""
-    key, equals, value = text.partition("=")
-    return selector({key: value}) if equals else None

@@ -25,7 +25,6 @@ from projections.fleet.membership.rows import Cause
 from projections.fleet.policies.edits import Edit, EditImpact, ListPair, Proposal, edit_impact, propose
 from projections.fleet.policies.fleet_zones import FleetZone
 from projections.fleet.staging.decide import fault_of_another, fault_of_edit
-from projections.fleet.staging.rows import StagePlan
 from projections.fleet.state import ANY_ZONE, LAST_HOLD, FleetState
 from projections.fleet.withdrawals.budgets import (
     ALLOWED_BY_CHANGE,
@@ -48,6 +47,7 @@ from projections.fleet.withdrawals.budgets import (
 )
 from projections.fleet.withdrawals.impact import Impact, MemberChange, evaluate
 from projections.fleet.withdrawals.principals import person
+from projections.staging.plan import StagePlan
 from schemas.events import Envelope, HoldApproved, HoldRejected
 
 MAX_SHOWN_REASONS = 10

@@ -9,7 +9,8 @@ from math import inf
 from deploy.composition.roles import folds_of
 from eventstore.folding.fold import folds_by_version
 from eventstore.log import FLEET, FLEET_0
-from projections.fleet.staging.rows import CURRENT, PATIENCE_MS, STAGING, StagedChange
+from projections.fleet.staging.rows import CURRENT, StagedChange
+from projections.staging.course import PATIENCE_MS, STAGING
 from schemas.events import StageDpusNamed
 from tests.simulation.checkers.evidence import Evidence, Records, log_id_of
 from tests.simulation.fresh import Step, refold
