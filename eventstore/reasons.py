@@ -86,6 +86,7 @@ class Reason(StrEnum):
     POLICY_NOT_FOUND = "POLICY_NOT_FOUND", "No policy has this name."
     POLICY_STAGED = "POLICY_STAGED", "A change of the policy `policy` is staged, and must end first."
     POLICY_NOT_STAGED = "POLICY_NOT_STAGED", "The policy `policy` has no staged change."
+    NETWORKS_NOT_STAGED = "NETWORKS_NOT_STAGED", "The networks of the source `source` have no staged change."
     HOLD_NOT_FOUND = "HOLD_NOT_FOUND", "The hold is not open."
     HOLD_REJECTED = "HOLD_REJECTED", "The hold was rejected by `rejected_by`."
     HOLD_SUPERSEDED = "HOLD_SUPERSEDED", "A later command stated the same policy, labels or budget."

@@ -115,7 +115,8 @@ class CommandsService:
         return await self._edit(fleet.delete_policy, request, call)
 
     async def request_stages(self, request: pb.RequestStagesRequest, call: Call) -> pb.CommandResult:
-        await self._versions.ensure(FLEET_0, FleetFold2.version, call.principal, call.timeout_s)
+        if request.policy:
+            await self._versions.ensure(FLEET_0, FleetFold2.version, call.principal, call.timeout_s)
         return await self._handler.handle(fleet.request_stages, request, call)
 
     async def approve_hold(self, request: pb.ApproveHoldRequest, call: Call) -> pb.CommandResult:

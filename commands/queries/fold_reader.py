@@ -85,6 +85,10 @@ class FoldReader:
     def zones(self, number: int) -> ZonesState:
         return self._states.zones_at(Partition(ZONES, number))
 
+    def zone(self, zone: str) -> ZonesState:
+        """The state of the partition that a zone is in."""
+        return self._states.zone(zone)
+
     def all_zones(self) -> Iterable[ZonesState]:
         return self._states.all_zones()
 

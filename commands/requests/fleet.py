@@ -10,7 +10,7 @@ from commands.requests.validation import (
     require_range,
     sorted_labels,
 )
-from eventstore.log import FLEET
+from eventstore.log import FLEET, RESOURCES
 from projections import field_checks
 from projections.attempt_limits import FAILURE_KINDS, LEAVE_AS_IS, fault_of_limits
 from projections.fleet.fold import MAX_LIMIT
@@ -76,13 +76,16 @@ def _staged_policy(
 
 
 def request_stages(request: pb.RequestStagesRequest, envelope: EnvelopeFactory) -> NewEvent:
-    """Pause, resume or undo the staged change of a policy."""
+    """Pause, resume or undo the staged change of a policy, or of the networks of a source."""
     verb = _VERBS.get(request.verb)
     if verb is None:
         raise InvalidRequest(f"verb: {int(request.verb)} must be one of {', '.join(_VERBS.values())}")
-    event = StagesRequested(envelope(request.policy), request.policy, verb)
+    if bool(request.policy) == bool(request.source):
+        raise InvalidRequest("policy: exactly one of policy and source must be given")
+    name = request.policy or request.source
+    event = StagesRequested(envelope(name), name, verb)
     require(fault_of_request(event))
-    return NewEvent(FLEET, request.policy, event)
+    return NewEvent(FLEET if request.policy else RESOURCES, name, event)
 
 
 def delete_policy(request: pb.DeletePolicyRequest, envelope: EnvelopeFactory) -> NewEvent:

@@ -13,8 +13,10 @@ from commands.requests.validation import TIME_MS_MAX, EnvelopeFactory, NewEvent,
 from eventstore.log import RESOURCES
 from projections.field_checks import quoted
 from projections.resources.items import applied_items, deleted_items, fault_of_annotations, fault_of_spec
+from projections.resources.kinds import DPF_OPERATOR_CONFIG
+from projections.resources.network_stages.annotations import annotation_faults as network_faults
 from projections.resources.rollouts.requests import KINDS as ROLLED_OUT
-from projections.resources.rollouts.strategy import annotation_faults
+from projections.resources.rollouts.strategy import annotation_faults as rollout_faults
 from projections.resources.state import LOCAL, ObjectId, Resource
 from schemas.api import dpuplane_pb2 as pb
 from schemas.events import ResourcesApplied, ResourcesDeleted
@@ -163,7 +165,9 @@ def _own_faults(given: pb.ResourceSpec, kind: Kind) -> tuple[str, ...]:
     if not kind.is_namespaced and given.namespace:
         faults.append(f"metadata.namespace: must not be set, because objects of {kind.name} have no namespace")
     if given.kind in ROLLED_OUT:
-        faults += annotation_faults(given.annotations)
+        faults += rollout_faults(given.annotations)
+    if given.kind == DPF_OPERATOR_CONFIG:
+        faults += network_faults(given.annotations)
     return tuple(faults)
 
 

@@ -54,6 +54,9 @@ SUBCOMMANDS = {
     "annotate": Subcommand("deploy.cli.annotate", "annotate", "Set and remove annotations of an object."),
     "rollout": Subcommand("deploy.cli.rollout", "rollout", "Watch, pause, resume and undo rollouts of DPUSets."),
     "dpus": Subcommand("deploy.cli.dpus", "dpus", "Register DPUs and drive their lifecycle."),
+    "networks": Subcommand(
+        "deploy.cli.networks", "networks", "Watch, pause, resume and undo staged changes of networks."
+    ),
     "policies": Subcommand("deploy.cli.policies", "policies", "List, apply and delete rule policies."),
     "holds": Subcommand("deploy.cli.holds", "holds", "Approve or reject changes over their budget."),
     "budgets": Subcommand("deploy.cli.budgets", "budgets", "Limit the changes that need no approval."),

@@ -1,4 +1,5 @@
-"""Staged changes of policies: the options of the commands that begin one, and the commands that control it."""
+"""Staged changes: the options of the commands that begin one of a policy, and the commands that control it, which
+`networks` has, too."""
 
 from __future__ import annotations
 
@@ -69,21 +70,23 @@ def status(*, client: Client, output: Output) -> None:
     Example: dpuplane policies status
     """
     found: pb.StagedChange = client.query("GetStagedChange", pb.GetStagedChangeRequest())
+    print_staged(found, output, "policy", found.policy)
+
+
+def print_staged(found: pb.StagedChange, output: Output, kind: str, name: str) -> None:
+    """Print a staged change of a policy or of the networks of a source: what it is of, and its name."""
 
     def print_text() -> None:
         phase = short_name(pb.StagedChange.Phase.DESCRIPTOR.values_by_number[found.phase])
         stage = f"{found.stage}/{len(found.stages)}" + (f" ({found.stages[found.stage - 1]})" if found.stage else "")
-        heads = ("policy", "phase", "stage", "dpus", "installed", "waiting", "failed", "since")
+        heads = (kind, "phase", "stage", "dpus", "installed", "waiting", "failed", "since")
         counts = (found.dpus, found.installed, found.waiting, len(found.failed))
-        out.print_table(
-            heads,
-            [(found.policy, phase, stage, *counts, out.time_text(found.stage_time))],
-            headers=output.headers,
-        )
+        cells = (name, phase, stage, *counts, out.time_text(found.stage_time))
+        out.print_table(heads, [cells], headers=output.headers)
         if found.message:
             click.echo(found.message)
 
-    output.print_one(found, found.policy, print_text)
+    output.print_one(found, name, print_text)
 
 
 @click.command()

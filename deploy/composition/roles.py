@@ -32,6 +32,7 @@ from drivers.relays.relay import Relay, RelaySettings
 from drivers.relays.replica_networks import ReplicaNetworks
 from drivers.relays.replica_rules import ReplicaRules
 from drivers.resources.handover import Handover
+from drivers.resources.network_stages import NetworkStages
 from drivers.resources.networks import Networks
 from drivers.resources.partition_task import PartitionTask, ResourcesActor, TaskContext
 from drivers.resources.rollouts import Rollouts
@@ -91,6 +92,10 @@ def _handover(context: ActorContext) -> Actor:
 
 def _networks(context: ActorContext) -> Actor:
     return _resources_actor(Networks, context)
+
+
+def _network_stages(context: ActorContext) -> Actor:
+    return _resources_actor(partial(NetworkStages, rng=context.rng()), context)
 
 
 def _resources_actor(make_task: Callable[[TaskContext], PartitionTask], context: ActorContext) -> Actor:
@@ -224,6 +229,7 @@ ROLES: Mapping[str, Role] = {
         actors={
             "forwarder": _forwarder,
             "handover": _handover,
+            "network_stages": _network_stages,
             "networks": _networks,
             "rollouts": _rollouts,
             "stages": _stages,

@@ -1,4 +1,5 @@
-"""The network documents of DPUs: tells zones which document is wanted, and reports where chains are ready.
+"""The network documents of DPUs: tells zones which document is wanted, begins staged changes, and reports where chains
+are ready.
 
 Each resources partition has one task, which works like the handover of wanted DPUs (`handover`): it derives the
 document of each DPU, and states those that a zone lacks as of an offset, which the fold accepts only at its mark. Zones
@@ -18,13 +19,13 @@ from eventstore.bounded_batches import bounded_batches
 from eventstore.log import RESOURCES, ZONES, Partition
 from eventstore.replicas.role_names import API
 from projections.resources import kinds
-from projections.resources.network_documents.derive import NetworkDocuments
 from projections.resources.network_documents.needs import NetworkSides, Standing, standing
 from projections.resources.network_documents.progress import NetworkProgress, fault_observation
-from projections.resources.network_documents.stated import stated_networks
+from projections.resources.network_documents.staged import SourceDocuments, source_documents
 from projections.resources.state import object_id
+from projections.staging.plan import StagePlan
 from projections.zones.fold import ZonesFold2
-from schemas.events import MAX_COMMAND_BYTES, MAX_ITEMS, Event, NetworksWanted, ResourcesObserved
+from schemas.events import MAX_COMMAND_BYTES, MAX_ITEMS, Event, NetworksStaged, NetworksWanted, ResourcesObserved
 
 BATCH_KEYS = 200
 """Number of DPUs of one pass: a few milliseconds of work."""
@@ -37,6 +38,7 @@ RETRY_S = 1.0
 
 _NETWORKS = frozenset(
     (
+        kinds.DPF_OPERATOR_CONFIG,
         kinds.DPU_CLUSTER,
         kinds.DPU_DEPLOYMENT,
         kinds.DPU_SERVICE,
@@ -60,7 +62,7 @@ class Networks(PartitionTask):
 
     def __init__(self, context: TaskContext) -> None:
         super().__init__(context)
-        self._documents: dict[str, NetworkDocuments] = {}
+        self._documents: dict[str, SourceDocuments] = {}
         self._progress = NetworkProgress()
         self._revisions: dict[object, int] = {}
         self._by_name: dict[str, dict[str, None]] = {}
@@ -68,20 +70,26 @@ class Networks(PartitionTask):
         self._pending: dict[str, None] = {}
         self._unreported: dict[str, None] = {}
         """The chains and interfaces whose observations may be out of date."""
+        self._is_unstaged = False
+        """Whether a staged change has not begun that should have."""
 
     async def run(self) -> None:
         """Append the records that are needed, for ever."""
         zones = self._replica.partitions(ZONES)
         while True:
-            is_waiting = self._pending or self._unreported
+            is_waiting = self._pending or self._unreported or self._is_unstaged
             timeout_s = RETRY_S if is_waiting else None
             await self._replica.fold_waits.wait_for(self._is_changed, self._partition, *zones, timeout_s=timeout_s)
             await self._take_changes()
-            if await self._pass() | await self._report():
+            if await self._stage() | await self._pass() | await self._report():
                 await asyncio.sleep(WINDOW_S)
 
     def _is_changed(self) -> bool:
-        if self._revisions.get(RESOURCES) != self._state.journal.revision:
+        state = self._state
+        if (self._revisions.get(RESOURCES), self._revisions.get("stages")) != (
+            state.journal.revision,
+            state.stage_journal.revision,
+        ):
             return True
         return bool(self._by_name) and any(
             self._revisions.get(journal) != revision for journal, revision, _ in self._journals()
@@ -96,15 +104,17 @@ class Networks(PartitionTask):
 
     async def _take_changes(self) -> None:
         """Add the DPUs whose documents, or what is known of them, may have changed to the pending ones."""
-        changed = self._state.journal.since(self._revisions.get(RESOURCES, -1))
-        self._revisions[RESOURCES] = self._state.journal.revision
+        state = self._state
+        changed = state.journal.since(self._revisions.get(RESOURCES, -1))
+        staged = state.stage_journal.since(self._revisions.get("stages", -1))
+        self._revisions |= {RESOURCES: state.journal.revision, "stages": state.stage_journal.revision}
         await self._derive()
         derived = self._live.changed.since(self._revisions.get("derived", -1))
         self._revisions["derived"] = self._live.changed.revision
-        if changed is None or derived is None:
+        if changed is None or derived is None or staged is None:
             self._restart()
         else:
-            self._follow((*changed, *derived))
+            self._follow((*changed, *derived), staged)
         for journal, revision, since in self._journals():
             names = since(self._revisions.get(journal, -1))
             self._revisions[journal] = revision
@@ -117,13 +127,13 @@ class Networks(PartitionTask):
         self._documents.clear()
         for key in (*dpus, *self._progress.dpus()):
             self._add(key)
-        for source in dict.fromkeys(object_id(key).source for key in dpus):
-            self._read_networks(source)
         state = self._state
+        for source in dict.fromkeys((*(object_id(key).source for key in dpus), *state.staged_networks.rows)):
+            self._read_networks(source)
         self._unreported |= {key: None for key in state.observed.rows if object_id(key).kind in _REPORTED}
 
-    def _follow(self, changed: Iterable[str]) -> None:
-        sources: dict[str, None] = {}
+    def _follow(self, changed: Iterable[str], staged: Iterable[str]) -> None:
+        sources = dict.fromkeys(staged)
         for key in changed:
             at = object_id(key)
             if at.kind == kinds.DPU:
@@ -146,17 +156,56 @@ class Networks(PartitionTask):
         self._by_name.setdefault(object_id(key).name, {})[key] = None
 
     def _read_networks(self, source: str) -> bool:
-        """Read the networks of a source again. Returns whether they have changed."""
-        found, known = stated_networks(self._state, self._derivation, source), self._documents.get(source)
-        if known is not None and known.networks == found:
+        """Read the networks of a source and their stages again. Returns whether they have changed."""
+        known = self._documents.get(source)
+        found = source_documents(self._state, self._derivation, source, known)
+        if found is known:
             return False
-        self._documents[source] = NetworkDocuments(found)
-        faults = {**found.faults, **(known.networks.faults if known is not None else {})}
+        self._documents[source] = found
+        faults = {**found.networks.faults, **(known.networks.faults if known is not None else {})}
         self._unreported |= {key: None for key in faults if object_id(key).kind in _REPORTED}
         return True
 
+    def _follow_stages(self) -> None:
+        """Read the networks again of sources whose stages have changed: a document that is stated as of an offset must
+        not be that of a stage before it."""
+        rows = self._state.staged_networks.rows
+        for source in [each for each, found in self._documents.items() if found.row is not rows.get(each)]:
+            if self._read_networks(source):
+                self._pending |= dict.fromkeys(self._derivation.dpus.of_kind(source, kinds.DPU))
+
     def _sides(self) -> NetworkSides:
         return NetworkSides(self._state, self._derivation, self._documents, self._states.zone)
+
+    # --- the beginning of staged changes ------------------------------------------------------------------------------
+
+    async def _stage(self) -> bool:
+        """Begin the staged changes that are needed. Returns whether any was."""
+        found = self._next_changes()
+        if found and (turn := self._ranks.rank(str(self._partition), API)):
+            await asyncio.sleep(turn * TURN_S)
+            await self._derive()
+            found = self._next_changes()
+        if not found:
+            return False
+        await self._append_all(self._partition, found)
+        await self._derive()
+        self._is_unstaged = bool(self._next_changes())
+        return True
+
+    def _next_changes(self) -> list[NetworksStaged]:
+        """The changes that are to begin, as of the state before the next await."""
+        to_offset, found = self._replica.position(self._partition), []
+        for source in [each for each, documents in self._documents.items() if documents.next_change() is not None]:
+            if self._read_networks(source):
+                self._pending |= dict.fromkeys(self._derivation.dpus.of_kind(source, kinds.DPU))
+            if change := self._documents[source].next_change():
+                plan, said = change.stages or StagePlan((), 0, ""), self._envelope(source)
+                stages = [*plan.stages]
+                found.append(
+                    NetworksStaged(said, source, to_offset, change.text, stages, plan.bake_ms, plan.failure_budget)
+                )
+        return found
 
     # --- documents to zones -------------------------------------------------------------------------------------------
 
@@ -183,6 +232,7 @@ class Networks(PartitionTask):
 
     def _settle(self, keys: Iterable[str]) -> dict[str, Standing]:
         """Count how it stands with these DPUs. Returns those whose zones lack a document; the others are settled."""
+        self._follow_stages()
         sides, winners = self._sides(), self._derivation.dpus.winners
         found = {}
         for key in keys:

@@ -4,7 +4,8 @@ Objects of a Kubernetes cluster are taken as the cluster reports them: it has de
 For other objects the fold decides what an API server would: it assigns uid and generation, refuses a change that was
 made from another generation, and keeps a deleted object until no other object refers to it (removals.py).
 
-Observations of the real things behind the objects are kept beside them (observations.py). What follows from the objects
+Observations of the real things behind the objects are kept beside them (observations.py), and so are the networks of
+sources whose changes go in stages (network_stages). What follows from the objects
 (the DPUs of a DPUSet, the children of a DPUDeployment) is derived from this state and never stored.
 """
 
@@ -32,6 +33,11 @@ from projections.field_checks import quoted
 from projections.item_outcomes import merged
 from projections.resources.annotations import of_edit, of_manifest
 from projections.resources.items import Applied, Deleted, applied_items, deleted_items
+from projections.resources.network_stages.decide import (
+    NETWORK_STAGE_EVENTS,
+    decide_network_stages,
+    with_object_marks,
+)
 from projections.resources.observations import observe
 from projections.resources.placements import place
 from projections.resources.removals import with_removals
@@ -45,12 +51,16 @@ from schemas.events import (
     DpusPlaced,
     Envelope,
     Event,
+    NetworksStaged,
     ResourcesApplied,
     ResourcesDeleted,
     ResourcesObserved,
     RolloutAdvanced,
     RolloutPlanned,
     RolloutRequested,
+    StageDpusNamed,
+    StageObserved,
+    StagesRequested,
 )
 
 __all__ = ["ResourcesFold", "ResourcesState"]
@@ -80,7 +90,8 @@ class ResourcesFold:
     topic = RESOURCES
     version = 1
     accepts = frozenset(
-        event.__name__ for event in (ResourcesApplied, ResourcesDeleted, DpusPlaced, *ROLLOUT_EVENTS)
+        event.__name__
+        for event in (ResourcesApplied, ResourcesDeleted, DpusPlaced, *ROLLOUT_EVENTS, *NETWORK_STAGE_EVENTS)
     ) | {"ResourcesObserved.v2"}
 
     def initial_state(self, partition: Partition) -> ResourcesState:
@@ -94,7 +105,7 @@ class ResourcesFold:
         ended = with_endings(state, change)
         if ended is not change:  # a pin that ends may have been the last use of an object
             change = with_removals(state, ended)
-        return decision._replace(change=change)
+        return decision._replace(change=with_object_marks(state, change, at))
 
     def _decide(self, state: ResourcesState, event: Event, at: RecordMetadata) -> Decision:
         match event:
@@ -116,6 +127,8 @@ class ResourcesFold:
                 return place(state, event, at)
             case RolloutPlanned() | RolloutAdvanced() | RolloutRequested() | DpusAllocated():
                 return decide_rollouts(state, event, at)
+            case NetworksStaged() | StageDpusNamed() | StageObserved() | StagesRequested():
+                return decide_network_stages(state, event, at)
             case _:
                 return refusal(f"event: {type(event).__name__} is not an event of the resources topic")
 

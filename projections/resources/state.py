@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -10,10 +11,12 @@ import msgspec
 from eventstore.folding.state_table import StateTable
 from projections.resources.change_journal import ChangeJournal
 from projections.resources.kinds import DPU, DPU_SET, NODE, POD
+from projections.resources.network_stages.rows import StagedNetworks, stage_key
 from projections.resources.observation import Observation, observation
 from projections.resources.references import REFERENCES, references
 from projections.resources.rollouts.index import RolloutIndex
 from projections.resources.rollouts.rows import Allocation, DpuRollout, Rollout
+from projections.staging.course import StagedDpus
 from schemas.resources.dpf.names import SERVICES
 
 Row = TypeVar("Row")
@@ -110,6 +113,8 @@ class ResourcesChange(NamedTuple):
     rollouts: Mapping[str, Rollout | None] = _NO_ROWS
     dpu_rollouts: Mapping[str, DpuRollout | None] = _NO_ROWS
     allocations: Mapping[str, Allocation | None] = _NO_ROWS
+    staged_networks: Mapping[str, StagedNetworks | None] = _NO_ROWS
+    staged_network_dpus: Mapping[str, StagedDpus | None] = _NO_ROWS
 
 
 def object_id(key: str) -> ObjectId:
@@ -134,14 +139,16 @@ def targets(key: str, row: Resource | None, rollout: Rollout | None) -> tuple[st
 class ResourcesState:
     """The objects of one partition, and what is observed of them. `objects` and `observed` are keyed
     `source/kind/namespace/name`. `marks` are the ends of accepted ranges by number of a zones partition. `rollouts` are
-    keyed by DPUSet, `dpu_rollouts` and `allocations` by DPU.
+    keyed by DPUSet, `dpu_rollouts` and `allocations` by DPU, `staged_networks` by source, and `staged_network_dpus` by
+    source and zone.
 
     Derived are the names of each kind (`by_kind`, keyed `source/kind`), and the objects that refer to each object
     (`referrers`; a DPUSet also refers to the objects of its pinned template), both in sorted or insertion order, never
     as a set; and the observations as values (`seen`), those of some kinds by source, too (`seen_by_kind`), and those of
     unready pods by the key of their Node (`unready_pods`). `journal`
     has the keys of the objects that changed last, or whose observations did, and `observed_journal` only the latter.
-    `rollout_index` has the DPUs of each DPUSet by wave and status. `live` is the derivation that the readers of this
+    `stage_journal` has the sources whose staged networks changed last. `rollout_index` has the DPUs of each DPUSet by
+    wave and status. `live` is the derivation that the readers of this
     state share, None until one asks for it. Only `live_derivation.py` reads it, and no decision depends on it.
     """
 
@@ -153,9 +160,12 @@ class ResourcesState:
         self.rollouts: StateTable[Rollout] = StateTable("rollouts", Rollout)
         self.dpu_rollouts: StateTable[DpuRollout] = StateTable("dpu_rollouts", DpuRollout)
         self.allocations: StateTable[Allocation] = StateTable("allocations", Allocation)
+        self.staged_networks: StateTable[StagedNetworks] = StateTable("staged_networks", StagedNetworks)
+        self.staged_network_dpus: StateTable[StagedDpus] = StateTable("staged_network_dpus", StagedDpus)
         self.rollout_index = RolloutIndex()
         self.journal = ChangeJournal()
         self.observed_journal = ChangeJournal()
+        self.stage_journal = ChangeJournal()
         self.live: object = None
         self._clear()
 
@@ -173,11 +183,13 @@ class ResourcesState:
     @property
     def tables(self) -> Sequence[StateTable[Any]]:
         of_rollouts = (self.rollouts, self.dpu_rollouts, self.allocations)
-        return (self.objects, self.observed, self.marks, self.placements, *of_rollouts)
+        of_stages = (self.staged_networks, self.staged_network_dpus)
+        return (self.objects, self.observed, self.marks, self.placements, *of_rollouts, *of_stages)
 
     def rederive(self) -> None:
         self.journal.restart()
         self.observed_journal.restart()
+        self.stage_journal.restart()
         self._clear()
         for key in sorted({*self.objects.rows, *self.rollouts.rows}):
             self._index(key)
@@ -210,6 +222,29 @@ class ResourcesState:
             self.journal.record(change.placements)
         if change.rollouts or change.dpu_rollouts or change.allocations:
             self.roll_out(change)
+        if change.staged_networks or change.staged_network_dpus:
+            self._stage(change)
+
+    def _stage(self, change: ResourcesChange) -> None:
+        """Apply the part of a decision that is about staged changes of networks."""
+        if change.staged_networks:
+            self.stage_journal.record(change.staged_networks)
+        for source, row in change.staged_networks.items():
+            _put(self.staged_networks, source, row)
+        for key, named in change.staged_network_dpus.items():
+            _put(self.staged_network_dpus, key, named)
+
+    def named_network_dpus(self, source: str) -> Counter[int]:
+        """The number of named DPUs of each stage of the staged change of a source."""
+        rows = self.staged_network_dpus.rows.items()
+        named = (row for key, row in rows if key.startswith(stage_key(source, "")))
+        return Counter(stage for row in named for stage in row.stages.values())
+
+    def network_stage(self, source: str, zone: str, dpu: str) -> int:
+        """The released stage of the networks of a source that a DPU belongs to; 0 if to none, or to the last one."""
+        named, row = self.staged_network_dpus.rows.get(stage_key(source, zone)), self.staged_networks.rows.get(source)
+        stage = named.stages.get(dpu, 0) if named is not None else 0
+        return stage if row is not None and stage in row.cohorts else 0
 
     def roll_out(self, change: ResourcesChange) -> None:
         """Apply the part of a decision that is about rollouts and allocations."""

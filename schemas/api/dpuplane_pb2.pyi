@@ -769,7 +769,7 @@ class DeletePolicyRequest(_message.Message):
     def __init__(self, command_id: _Optional[str] = ..., name: _Optional[str] = ..., staging: _Optional[_Union[Staging, _Mapping]] = ..., dry_run: _Optional[bool] = ...) -> None: ...
 
 class RequestStagesRequest(_message.Message):
-    __slots__ = ("command_id", "policy", "verb")
+    __slots__ = ("command_id", "policy", "verb", "source")
     class Verb(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         VERB_UNSPECIFIED: _ClassVar[RequestStagesRequest.Verb]
@@ -783,10 +783,12 @@ class RequestStagesRequest(_message.Message):
     COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
     VERB_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
     command_id: str
     policy: str
     verb: RequestStagesRequest.Verb
-    def __init__(self, command_id: _Optional[str] = ..., policy: _Optional[str] = ..., verb: _Optional[_Union[RequestStagesRequest.Verb, str]] = ...) -> None: ...
+    source: str
+    def __init__(self, command_id: _Optional[str] = ..., policy: _Optional[str] = ..., verb: _Optional[_Union[RequestStagesRequest.Verb, str]] = ..., source: _Optional[str] = ...) -> None: ...
 
 class ApproveHoldRequest(_message.Message):
     __slots__ = ("command_id", "hold", "hash")
@@ -2207,15 +2209,17 @@ class RolloutRevision(_message.Message):
     def __init__(self, revision: _Optional[int] = ..., template: _Optional[str] = ..., begin_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., result: _Optional[str] = ..., actor: _Optional[str] = ...) -> None: ...
 
 class GetStagedChangeRequest(_message.Message):
-    __slots__ = ("min_position", "as_of")
+    __slots__ = ("min_position", "source", "as_of")
     MIN_POSITION_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
     AS_OF_FIELD_NUMBER: _ClassVar[int]
     min_position: str
+    source: str
     as_of: str
-    def __init__(self, min_position: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
+    def __init__(self, min_position: _Optional[str] = ..., source: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
 
 class StagedChange(_message.Message):
-    __slots__ = ("policy", "version", "phase", "message", "stages", "stage", "released", "named", "dpus", "installed", "waiting", "failed", "begin_time", "stage_time", "bake_time", "failure_budget", "requested_by", "end_time", "position")
+    __slots__ = ("policy", "version", "phase", "message", "stages", "stage", "released", "named", "dpus", "installed", "waiting", "failed", "begin_time", "stage_time", "bake_time", "failure_budget", "requested_by", "end_time", "position", "source")
     class Phase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         PHASE_UNSPECIFIED: _ClassVar[StagedChange.Phase]
@@ -2258,6 +2262,7 @@ class StagedChange(_message.Message):
     REQUESTED_BY_FIELD_NUMBER: _ClassVar[int]
     END_TIME_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
     policy: str
     version: int
     phase: StagedChange.Phase
@@ -2277,7 +2282,8 @@ class StagedChange(_message.Message):
     requested_by: str
     end_time: _timestamp_pb2.Timestamp
     position: str
-    def __init__(self, policy: _Optional[str] = ..., version: _Optional[int] = ..., phase: _Optional[_Union[StagedChange.Phase, str]] = ..., message: _Optional[str] = ..., stages: _Optional[_Iterable[str]] = ..., stage: _Optional[int] = ..., released: _Optional[_Iterable[int]] = ..., named: _Optional[_Iterable[int]] = ..., dpus: _Optional[int] = ..., installed: _Optional[int] = ..., waiting: _Optional[int] = ..., failed: _Optional[_Mapping[str, str]] = ..., begin_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., stage_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., bake_time: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., failure_budget: _Optional[str] = ..., requested_by: _Optional[str] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., position: _Optional[str] = ...) -> None: ...
+    source: str
+    def __init__(self, policy: _Optional[str] = ..., version: _Optional[int] = ..., phase: _Optional[_Union[StagedChange.Phase, str]] = ..., message: _Optional[str] = ..., stages: _Optional[_Iterable[str]] = ..., stage: _Optional[int] = ..., released: _Optional[_Iterable[int]] = ..., named: _Optional[_Iterable[int]] = ..., dpus: _Optional[int] = ..., installed: _Optional[int] = ..., waiting: _Optional[int] = ..., failed: _Optional[_Mapping[str, str]] = ..., begin_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., stage_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., bake_time: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., failure_budget: _Optional[str] = ..., requested_by: _Optional[str] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., position: _Optional[str] = ..., source: _Optional[str] = ...) -> None: ...
 
 class GetResourceRequest(_message.Message):
     __slots__ = ("min_position", "kind", "namespace", "name", "source", "as_of")

@@ -1,4 +1,6 @@
-"""Events about staged changes of rule policies. They are in fleet, in one order with all other edits of policies."""
+"""Events about staged changes: of rule policies in fleet, in one order with all other edits of policies; of networks in
+resources.
+"""
 
 from __future__ import annotations
 
@@ -68,3 +70,21 @@ class StagesRequested(Event, frozen=True, gc=False):
     schema_id = 49
     name: str
     verb: str
+
+
+class NetworksStaged(Event, frozen=True, gc=False):
+    """A driver saw that the networks of a source are not those of its last staged change: a new one begins. It is in
+    resources.
+
+    `networks` is their text (projections/resources/network_documents/stated_text.py), as of the position `to_offset` of
+    this partition. The other fields are those of PolicyStaged, as annotations of the source's DPFOperatorConfig state
+    them. Without `stages` the source states none any more, and its networks change at once again.
+    """
+
+    schema_id = 51
+    source: str
+    to_offset: int
+    networks: str
+    stages: list[str]
+    bake_ms: int
+    failure_budget: str

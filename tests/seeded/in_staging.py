@@ -1,4 +1,4 @@
-"""Bugs in staged changes of policies."""
+"""Bugs in staged changes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from msgspec.structs import replace
 import projections.staging.decide
 from drivers.relays.link_membership import LinkMembership
 from projections.fleet.state import FleetState
+from projections.resources.network_stages.rows import stage_key
+from projections.resources.state import ResourcesState
 from tests.seeded.bugs import Bug, SimulatedScenario, patched
-from tests.simulation.plan import with_stages
+from tests.simulation.plan import with_network_stages, with_stages
 
 
 def _next_stage_too(cohorts_of: Any) -> Any:
@@ -38,6 +40,14 @@ def _goes_on(with_failures: Any) -> Any:
     return row
 
 
+def _stage_when_named(network_stage: Any) -> Any:
+    def stage(self: ResourcesState, source: str, zone: str, dpu: str) -> int:
+        named = self.staged_network_dpus.rows.get(stage_key(source, zone))
+        return named.stages.get(dpu, 0) if named is not None else 0
+
+    return stage
+
+
 BUGS = (
     Bug(
         "stage-before-its-release",
@@ -59,5 +69,12 @@ BUGS = (
         "I32",
         lambda: patched((projections.staging.decide, "_with_failures", _goes_on)),
         SimulatedScenario(3, faulty_s=60.0, plan=with_stages),
+    ),
+    Bug(
+        "network-stage-before-its-release",
+        "DPUs get the networks of a stage when they are named for it, before its release",
+        "I32",
+        lambda: patched((ResourcesState, "network_stage", _stage_when_named)),
+        SimulatedScenario(11, faulty_s=150.0, plan=with_network_stages),
     ),
 )

@@ -23,6 +23,7 @@ from eventstore.position import Position, to_token
 from eventstore.replicas.replica import Answer
 from projections.cliques.items import claims_of
 from projections.fleet import views as fleet_views
+from projections.resources.state import LOCAL
 from schemas import events as e
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.enums import LIFECYCLE_VERBS, values_by_short_name
@@ -189,7 +190,8 @@ def request_for(event: e.Event) -> tuple[str, Message] | None:
             return "SetPolicy", pb.SetPolicyRequest(command_id=command_id, policy=_policy(event), staging=staging)
         case e.StagesRequested():
             verb = values_by_short_name(pb.RequestStagesRequest.Verb.DESCRIPTOR)[event.verb]
-            return "RequestStages", pb.RequestStagesRequest(command_id=command_id, policy=event.name, verb=verb)
+            of = {"source": LOCAL} if event.name == LOCAL else {"policy": event.name}
+            return "RequestStages", pb.RequestStagesRequest(command_id=command_id, verb=verb, **of)
         case e.HoldApproved():
             seen = event.hold_hash.hex()
             return "ApproveHold", pb.ApproveHoldRequest(command_id=command_id, hold=event.hold, hash=seen)

@@ -78,7 +78,7 @@ EDGES: tuple[tuple[frozenset[str], ...], ...] = ((KUBERNETES, KUBERNETES), (KUBE
 CLUSTER_SHARE = 0.5
 """The share of plans with a source cluster."""
 STAGES_SHARE = 0.3
-"""The share of plans with staged changes of policies."""
+"""The share of plans with staged changes."""
 MODELS_SHARE = 0.3
 """The share of plans in which the DPUs of agents have models of a switch and of a BMC."""
 EDITS_SHARE = 0.3
@@ -206,6 +206,11 @@ def with_stages(seed: int, faulty_s: float) -> Plan:
     """A small plan with staged changes and few other commands, so that changes reach their later stages."""
     plan = standard(seed, faulty_s, 2)
     return plan._replace(zones=_zones(3), dpus_per_zone=3, pause_s=5.0, fault_interval_s=10.0, stages_s=4.0)
+
+
+def with_network_stages(seed: int, faulty_s: float) -> Plan:
+    """A small plan with staged changes of networks, whose DPUs are installed in few seconds."""
+    return with_rollouts(seed, faulty_s)._replace(stages_s=3.0)
 
 
 def with_models(seed: int, faulty_s: float) -> Plan:

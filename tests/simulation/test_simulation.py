@@ -14,9 +14,18 @@ from tests.simulation.__main__ import main
 from tests.simulation.checkers import INVARIANTS
 from tests.simulation.device_faults import COUNTED
 from tests.simulation.figures import MUST_HAPPEN, figures
-from tests.simulation.plan import HOUR_S, plan_of, standard, with_an_hour_away, with_models, with_rollouts, with_stages
+from tests.simulation.plan import (
+    HOUR_S,
+    plan_of,
+    standard,
+    with_an_hour_away,
+    with_models,
+    with_network_stages,
+    with_rollouts,
+    with_stages,
+)
 from tests.simulation.run import Result, simulate, simulate_plan
-from tests.simulation.seeds import FAULTY_S, KNOWN, MODELS, MODELS_S, ROLLOUTS, ROLLOUTS_S, STAGES
+from tests.simulation.seeds import FAULTY_S, KNOWN, MODELS, MODELS_S, NETWORK_STAGES, ROLLOUTS, ROLLOUTS_S, STAGES
 from tests.support.fresh_seeds import FRESH
 
 SAME_SEEDS = (9, 12)
@@ -46,6 +55,12 @@ def result_of(seed: int) -> Result:
 def rollouts_of(seed: int) -> Result:
     """The result of a pinned seed with rollouts, computed once."""
     return simulate_plan(with_rollouts(seed, ROLLOUTS_S))
+
+
+@cache
+def network_stages_of(seed: int) -> Result:
+    """The result of a pinned seed with staged changes of networks, computed once."""
+    return simulate_plan(with_network_stages(seed, ROLLOUTS_S))
 
 
 @cache
@@ -126,6 +141,22 @@ def test_staged_changes_reach_later_stages() -> None:
         counts.update(stages_of(seed).counts)
     assert counts["stages released"] >= 12
     assert counts["staged changes undone"] >= 2
+
+
+@pytest.mark.parametrize("seed", NETWORK_STAGES)
+def test_a_seed_with_staged_changes_of_networks(seed: int) -> None:
+    result = network_stages_of(seed)
+    assert not [*result.faults, *result.invalid], "\n".join([*result.faults, *result.invalid])
+
+
+def test_staged_changes_of_networks_reach_all_dpus_and_are_rolled_back() -> None:
+    """Otherwise the checkers of their stages would prove nothing."""
+    counts: Counter[str] = Counter()
+    for seed in NETWORK_STAGES:
+        counts.update(network_stages_of(seed).counts)
+    assert counts["network stages released"] >= 12
+    assert counts["network changes everywhere"] >= 3
+    assert counts["network changes undone"] >= 4
 
 
 @pytest.mark.parametrize("seed", MODELS)

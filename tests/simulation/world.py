@@ -27,12 +27,22 @@ from eventstore.log import ZONES, Partition, Record, partition_of
 from eventstore.replicas.replica import Answer
 from projections.kubernetes.clique_objects import Mode
 from schemas.events import DpuRegistered, Envelope, Event
-from tests.simulation import device_faults, installer, kubelets, peers, resource_editor, stager, wanted_agents
+from tests.simulation import (
+    device_faults,
+    installer,
+    kubelets,
+    network_stager,
+    peers,
+    resource_editor,
+    stager,
+    wanted_agents,
+)
 from tests.simulation.agents import AgentHost, HostDevice, WatchedDevice
 from tests.simulation.api_faults import AWAY, ApiNemesis
 from tests.simulation.argo_cd import ArgoCd
 from tests.simulation.bridges import Bridge
 from tests.simulation.broker import Broker, DirectedLog
+from tests.simulation.checkers.network_stages import network_course_counts
 from tests.simulation.checkers.rollouts import taken_count
 from tests.simulation.checkers.staging import course_counts
 from tests.simulation.clients import Client
@@ -44,6 +54,7 @@ from tests.simulation.installer import Installer
 from tests.simulation.kamaji import Kamaji
 from tests.simulation.kubelets import Kubelets
 from tests.simulation.nemesis import Nemesis
+from tests.simulation.network_stager import NetworkStager
 from tests.simulation.peers import Peers
 from tests.simulation.plan import PARTITIONS, ClusterPlan, Plan
 from tests.simulation.process import Process
@@ -182,6 +193,12 @@ class World:
             if self.plan.stages_s:
                 operator = Stager(self._client(stager.NAME), self.apis, self.true_ms, self.plan.stages_s)
                 active.append(tasks.create_task(operator.run(self.director, self.plan.seed), name=stager.NAME))
+            if self.plan.stages_s and self.plan.edits_s:
+                of_networks = NetworkStager(
+                    self._client(network_stager.NAME), self.apis, self.true_ms, self.plan.stages_s
+                )
+                staged = of_networks.run(self.director, self.plan.seed)
+                active.append(tasks.create_task(staged, name=network_stager.NAME))
             if self.peers is not None:
                 self._start_observer(self.peers.run(self.director, self.plan.seed), peers.NAME)
             if self.wanted_agents is not None:
@@ -453,6 +470,7 @@ class World:
         counts.update(self.redfish.counts())
         if self.plan.stages_s:
             counts.update(course_counts(records))
+            counts.update(network_course_counts(records))
         if self.plan.edits_s:
             counts["working DPUs released"] = taken_count(records)
             counts["hosts rebooted"] = sum(len(host.reboots) for host in self.hosts.hosts.values())

@@ -12,7 +12,7 @@ from eventstore.log import RESOURCES, Partition
 from projections.resources import kinds
 from projections.resources.network_documents.document import Document, Interface, NetworkDocument, encoded
 from projections.resources.network_documents.needs import Standing
-from projections.resources.network_documents.progress import lacks_by_part
+from projections.resources.network_documents.progress import Lack, lacks_by_part
 from projections.zones.rows import DpuNetwork
 from schemas.events import NetworksReported, NetworksWanted, ResourcesObserved
 from schemas.resources.dpf.names import CUSTOM_FLOWS, FIREFLY
@@ -185,7 +185,9 @@ def test_an_object_names_what_its_first_interface_without_a_port_waits_for() -> 
     )
     known = DpuNetwork(made.digest, 1, 1, ("dpf/app",))
     waits = "a pod of service web with the interface eth1"
-    assert lacks_by_part(Standing(made, "z1", known)) == {"chain": f"dpf/app has no port yet, waits for {waits}"}
+    assert lacks_by_part(Standing(made, "z1", known)) == {"chain": Lack(f"dpf/app has no port yet, waits for {waits}")}
     too_large = NetworkDocument("", made.digest, {"chain": frozenset({"dpf/app", "dpf/p0"})})
     known = DpuNetwork(made.digest, 1, 1, ("dpf/p0", "dpf/app"))
-    assert lacks_by_part(Standing(too_large, "z1", known)) == {"chain": "dpf/p0 has no port yet, and 1 more have none"}
+    assert lacks_by_part(Standing(too_large, "z1", known)) == {
+        "chain": Lack("dpf/p0 has no port yet, and 1 more have none")
+    }

@@ -159,7 +159,7 @@ HOLDS = Gauge("dpuplane_holds", "Held changes that wait for two people to approv
 FROZEN = Gauge("dpuplane_freezes", "Freezes in force; one freeze may cover all zones.")
 DPUS = Gauge("dpuplane_dpus", "Registered DPUs, by phase.", ("phase",))
 ROLLOUTS = Gauge("dpuplane_rollouts", "Rollouts of DPUSets that have not ended: rolling, held or paused.", ("phase",))
-STAGED = Gauge("dpuplane_staged_changes", "Staged changes of policies that have not ended: 0 or 1.", ("phase",))
+STAGED = Gauge("dpuplane_staged_changes", "Staged changes of policies and of networks that have not ended.", ("phase",))
 DPU_CLUSTERS = Gauge("dpuplane_dpu_clusters", "DPUClusters: Ready, or NotReady if they do not answer.", ("phase",))
 STUCK = Gauge("dpuplane_stuck_dpus", "DPUs whose lifecycle needs an operator to continue.")
 

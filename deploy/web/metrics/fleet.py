@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Container, Iterator
 
 from prometheus_client.core import Metric
 
@@ -10,7 +11,9 @@ from deploy.web.metrics import catalog
 from deploy.web.metrics.survey import ROLLOUT_STATES, Survey
 from eventstore.log import FLEET, RESOURCES, ZONES
 from eventstore.replicas.replica import Replica
+from projections.fleet.staging.rows import StagedChange
 from projections.fold_states import FoldStates
+from projections.resources.network_stages.rows import StagedNetworks
 from projections.staging.course import OPEN_PHASES
 from projections.zones.dpus.phases import PHASES
 
@@ -18,6 +21,8 @@ from projections.zones.dpus.phases import PHASES
 def collect(replica: Replica, survey: Survey | None) -> Iterator[Metric]:
     """The metrics of the partitions that this process folds."""
     topics = replica.supports()
+    if FLEET in topics or RESOURCES in topics:
+        yield _staged_changes(replica, topics)
     if FLEET in topics:
         yield from _fleet(FoldStates(replica))
     if ZONES in topics and survey is not None:
@@ -43,7 +48,18 @@ def _fleet(states: FoldStates) -> Iterator[Metric]:
     yield catalog.POLICIES.family(len(fleet.policies.rows))
     yield catalog.HOLDS.family(len(fleet.holds.rows))
     yield catalog.FROZEN.family(len(fleet.freezes.rows))
-    staged, changes = fleet.staged, catalog.STAGED.family()
+
+
+def _staged_changes(replica: Replica, topics: Container[str]) -> Metric:
+    """The open staged changes of policies and networks in the folds of this process."""
+    states = FoldStates(replica)
+    rows: list[StagedChange | StagedNetworks | None] = []
+    if FLEET in topics:
+        rows += [states.fleet.staged]
+    for partition in replica.partitions(RESOURCES) if RESOURCES in topics else ():
+        rows += states.resources_at(partition).staged_networks.rows.values()
+    phases = Counter(row.phase for row in rows if row is not None)
+    changes = catalog.STAGED.family()
     for phase in OPEN_PHASES:
-        changes.add_metric([phase], staged is not None and staged.phase == phase)
-    yield changes
+        changes.add_metric([phase], phases[phase])
+    return changes

@@ -43,6 +43,7 @@ class _Pod(msgspec.Struct, frozen=True):
 class _Network(msgspec.Struct, frozen=True):
     applied: int = 0
     selected: int = 0
+    staged: int = 0
     lacking: tuple[str, ...] = ()
 
 
@@ -137,4 +138,4 @@ def _lacking(key: str, kind: str, world: World) -> Iterator[Blame]:
 
 def _lack(text: str) -> _Lack:
     found = _network.decode(text)
-    return _Lack(frozenset(found.lacking), found.selected - found.applied > len(found.lacking))
+    return _Lack(frozenset(found.lacking), found.selected - found.applied - found.staged > len(found.lacking))

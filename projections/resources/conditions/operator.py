@@ -8,6 +8,7 @@ from projections.resources.conditions.condition import Condition, condition, wit
 from projections.resources.conditions.deployments import ConditionsOf, unready_children
 from projections.resources.conditions.world import World
 from projections.resources.kinds import DPF_OPERATOR_CONFIG, DPU_SERVICE, short_name
+from projections.resources.network_stages.annotations import stages_in
 from projections.resources.operator_settings import OperatorConfigSpec
 from projections.resources.services.system import SystemSpec, components_off
 from projections.resources.state import object_id
@@ -26,6 +27,9 @@ def of_operator_config(key: str, world: World, conditions_of: ConditionsOf) -> t
         blames.append(Blame(oldest, f"{short_name(oldest)} is older than {short_name(key)}, and only one counts"))
     if fault := world.derivation.component_faults.get(key):
         blames.append(Blame(key, f"a component of {short_name(key)} has a fault, {fault}"))
+    stages = stages_in(rows[key].annotations) if key in rows else None
+    if isinstance(stages, str):
+        blames.append(Blame(key, f"{short_name(key)} states no stages of networks: {stages}"))
     lost = [
         Blame(holder, f"{short_name(child)} belongs to {short_name(holder)}, which is older than {short_name(key)}")
         for child, holder in world.derivation.children.lost(key).items()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -19,6 +20,14 @@ NO_DOCUMENT_YET = "its zone does not know its network document yet"
 NOT_APPLIED = "its agent has not applied the network document yet"
 
 
+class Lack(NamedTuple):
+    """What a DPU lacks of an object, in a sentence; empty if the object is ready there. `is_staged` means that the DPU
+    gets it in a later stage, and lacks nothing until then."""
+
+    reason: str = ""
+    is_staged: bool = False
+
+
 class _Part:
     """One object: its DPUs, and what each of them lacks that is not ready."""
 
@@ -26,7 +35,7 @@ class _Part:
 
     def __init__(self) -> None:
         self.dpus: dict[str, None] = {}
-        self.lacking: dict[str, str] = {}
+        self.lacking: dict[str, Lack] = {}
 
 
 class NetworkProgress:
@@ -34,7 +43,7 @@ class NetworkProgress:
 
     def __init__(self) -> None:
         self._parts: dict[str, _Part] = {}
-        self._of_dpu: dict[str, Mapping[str, str]] = {}
+        self._of_dpu: dict[str, Mapping[str, Lack]] = {}
 
     def put(self, dpu: str, standing: Standing | None) -> dict[str, None]:
         """Replace what is known of a DPU; None for one that is gone. Returns the objects that this concerns."""
@@ -50,7 +59,7 @@ class NetworkProgress:
         for part, lack in found.items():
             entry = self._parts.setdefault(part, _Part())
             entry.dpus[dpu] = None
-            if lack:
+            if lack.reason:
                 entry.lacking[dpu] = lack
         for part in before:
             if not self._parts[part].dpus:
@@ -68,8 +77,11 @@ class NetworkProgress:
             return ""
         total, ready = len(entry.dpus), len(entry.dpus) - len(entry.lacking)
         fields = {"ready": ready == total, "phase": "", "message": _message(entry), "applied": ready, "selected": total}
-        if entry.lacking:
-            fields["lacking"] = [object_id(dpu).name for dpu in heapq.nsmallest(LACKING_MAX, entry.lacking)]
+        lacking = [dpu for dpu, lack in entry.lacking.items() if not lack.is_staged]
+        if lacking:
+            fields["lacking"] = [object_id(dpu).name for dpu in heapq.nsmallest(LACKING_MAX, lacking)]
+        if len(lacking) < len(entry.lacking):
+            fields["staged"] = len(entry.lacking) - len(lacking)
         return msgspec.json.encode(fields).decode()
 
 
@@ -79,8 +91,8 @@ def fault_observation(fault: str) -> str:
     return msgspec.json.encode({"ready": False, "phase": "", "message": message}).decode()
 
 
-def lacks_by_part(standing: Standing) -> dict[str, str]:
-    """What a DPU lacks of each object of its document, in a sentence; empty for an object that is ready there."""
+def lacks_by_part(standing: Standing) -> dict[str, Lack]:
+    """What a DPU lacks of each object of its document, and of those whose present state it gets in a later stage."""
     document, known = standing.document, standing.known
     general = ""
     if not standing.zone or standing.is_lacking or known is None:
@@ -92,8 +104,8 @@ def lacks_by_part(standing: Standing) -> dict[str, str]:
     for part, interfaces in document.parts.items():
         ports = [name for name in waiting if name in interfaces]
         faults = document.faults.get(part, ())
-        found[part] = faults[0] if faults else general or _waits(ports, document.text)
-    return found
+        found[part] = Lack(faults[0] if faults else general or _waits(ports, document.text))
+    return found | {part: Lack(why, is_staged=True) for part, why in standing.unreleased.items()}
 
 
 def _waits(without_port: list[str], text: str) -> str:
@@ -110,5 +122,5 @@ def _message(entry: _Part) -> str:
         return ""
     first = heapq.nsmallest(NAMED_MAX, entry.lacking)
     more = f"; and {len(entry.lacking) - len(first)} more" if len(entry.lacking) > len(first) else ""
-    named = "; ".join(f"{object_id(dpu).name}: {entry.lacking[dpu]}" for dpu in first)
+    named = "; ".join(f"{object_id(dpu).name}: {entry.lacking[dpu].reason}" for dpu in first)
     return f"ready on {len(entry.dpus) - len(entry.lacking)} of {len(entry.dpus)} DPUs ({named}{more})"

@@ -47,6 +47,7 @@ from tests.simulation.checkers import (
     lifecycle,
     liveness,
     network_documents,
+    network_stages,
     owners,
     plane_records,
     redfish_bmcs,
@@ -236,8 +237,8 @@ INVARIANTS = (
     Invariant(
         "I32",
         "a staged change reaches DPUs in the order of its stages, and goes on unless it is held or paused",
-        (staging.check_stages, staging.check_order),
-        (staging.check_ended,),
+        (staging.check_stages, staging.check_order, network_stages.check_documents, network_stages.check_order),
+        (staging.check_ended, network_stages.check_ended),
     ),
     Invariant(
         "I33",

@@ -8,10 +8,9 @@ from functools import partial
 from eventstore.log import RESOURCES, ZONES, Partition, partition_of
 from projections.resources.derivation import Derivation
 from projections.resources.kinds import DPU_SERVICE_CHAIN, DPU_SERVICE_INTERFACE
-from projections.resources.network_documents.derive import NetworkDocuments
 from projections.resources.network_documents.needs import NetworkSides, Standing, standing
 from projections.resources.network_documents.progress import NetworkProgress
-from projections.resources.network_documents.stated import stated_networks
+from projections.resources.network_documents.staged import source_documents
 from projections.resources.state import ResourcesState, object_id
 from projections.zones.rows import DpuNetwork
 from projections.zones.state import ZonesState
@@ -97,7 +96,7 @@ def standings(run: Evidence) -> dict[Partition, dict[str, Standing]]:
         derivation = Derivation()
         derivation.update(state, state.objects.rows)
         sources = {object_id(key).source for key in derivation.dpus.winners}
-        documents = {each: NetworkDocuments(stated_networks(state, derivation, each)) for each in sorted(sources)}
+        documents = {each: source_documents(state, derivation, each) for each in sorted(sources)}
         sides = NetworkSides(state, derivation, documents, partial(_zone, run))
         found[partition] = {key: standing(sides, key) for key in derivation.dpus.winners}
     return found

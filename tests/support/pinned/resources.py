@@ -10,6 +10,7 @@ from projections.field_checks import MAX_AHEAD_MS
 from projections.resources.items import MAX_ANNOTATION_BYTES, MAX_OBSERVATION_BYTES, MAX_SPEC_BYTES
 from projections.resources.json_limits import DIGITS_MAX, NESTING_MAX
 from schemas.events import MAX_COMMAND_BYTES, MAX_ITEMS
+from tests.support.pinned.network_stages import add_network_stages
 from tests.support.pinned.rollouts import add_rollouts
 from tests.support.resources import BFB, DPU, DPU_SET, EAST, DeliveredResources, bfb, dpu_set
 
@@ -23,6 +24,7 @@ def records() -> list[Record]:
     _observations(log)
     _placements(log)
     add_rollouts(log)
+    add_network_stages(log)
     _some(log, Random(3))
     return log.delivered.records
 

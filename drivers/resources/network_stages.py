@@ -1,0 +1,93 @@
+"""Stages of changes of networks: names the DPUs of the next stage, and states how far the DPUs are.
+
+Networks (`networks`) begins a change. Each resources partition has one task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+from drivers.resources.partition_task import PartitionTask, TaskContext
+from drivers.stage_records import StageRecord, StageRecords
+from eventstore.folding.fold import Decision, RecordMetadata
+from projections.resources.kinds import DPU
+from projections.resources.network_documents.needs import NetworkSides
+from projections.resources.network_documents.staged import SourceDocuments, source_documents
+from projections.resources.network_stages.decide import decide_network_stages
+from projections.views.network_staging import NetworkStageProgress
+
+PASS_S = 1.0
+"""Interval between two looks at the DPUs, with jitter."""
+DPUS_AT_ONCE = 200
+"""DPUs that are counted before the loop yields."""
+
+
+class NetworkStages(PartitionTask):
+    """Advances the staged changes of the networks of one resources partition."""
+
+    actor = "network_stages"
+
+    def __init__(self, context: TaskContext, *, rng: Random) -> None:
+        super().__init__(context)
+        self._rng = rng
+        self._records = StageRecords(self._replica, self._events, self._partition, self._decide, now_ms=self._now_ms)
+        self._documents: dict[str, SourceDocuments] = {}
+
+    async def run(self) -> None:
+        """Append the records that are needed, for ever."""
+        while True:
+            sources = self._under_way()
+            self._documents = {source: each for source, each in self._documents.items() if source in sources}
+            if not sources:
+                await self._replica.fold_waits.changed(self._partition)
+                continue
+            for source in sources:
+                progress = await self._progress(source)
+                if progress is not None:
+                    await self._records.append(progress, f"{self.actor}/{self._replica.name}")
+            await asyncio.sleep(PASS_S * self._rng.uniform(0.5, 1.5))
+
+    def _under_way(self) -> list[str]:
+        """The sources with a staged change that has not ended."""
+        if self._replica.folded(self._partition).halted:
+            return []
+        return sorted(source for source, row in self._state.staged_networks.rows.items() if not row.result)
+
+    async def _progress(self, source: str) -> NetworkStageProgress | None:
+        """The progress of the staged change of a source; None if it has changed meanwhile."""
+        await self._derive()
+        state = self._state
+        row = state.staged_networks.rows.get(source)
+        if row is None or row.result:
+            return None
+        found = source_documents(state, self._derivation, source, self._documents.get(source))
+        self._documents[source] = found
+        sides = NetworkSides(state, self._derivation, self._documents, self._states.zone)
+        progress = NetworkStageProgress(
+            self._states.fleet,
+            sides,
+            source,
+            row,
+            self._states.installs,
+            epoch=self._replica.generation,
+            now_ms=self._now_ms(),
+        )
+        is_counted = await self._count(progress, source)
+        is_same = self._state is state and state.staged_networks.rows.get(source) is row
+        return progress if is_counted and is_same else None
+
+    async def _count(self, progress: NetworkStageProgress, source: str) -> bool:
+        """Count the DPUs of a source. Returns whether all were counted with one derivation."""
+        derivation = self._derivation
+        for number, key in enumerate([*derivation.dpus.of_kind(source, DPU)], 1):
+            progress.add_dpu(key)
+            if number % DPUS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+                await self._derive()
+                if self._derivation is not derivation:
+                    return False
+        return True
+
+    def _decide(self, event: StageRecord, at: RecordMetadata) -> Decision:
+        return decide_network_stages(self._state, event, at)

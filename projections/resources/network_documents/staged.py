@@ -1,0 +1,159 @@
+"""The documents of one source while its networks may be changing in stages.
+
+A DPU has the document of the networks that its stage should have. Without a staged change this is that of the present
+networks, which follow from the objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from projections.resources.derivation import Derivation
+from projections.resources.network_documents.derive import NetworkDocuments
+from projections.resources.network_documents.document import NetworkDocument
+from projections.resources.network_documents.stated import (
+    StatedChain,
+    StatedInterface,
+    StatedNetworks,
+    stated_networks,
+)
+from projections.resources.network_documents.stated_text import decoded_networks, encoded_networks
+from projections.resources.network_stages.annotations import stages_of
+from projections.resources.network_stages.rows import MAX_NETWORKS_BYTES, StagedNetworks
+from projections.resources.state import ResourcesState
+from projections.staging.course import COMPLETE, UNDONE, stage_text
+from projections.staging.plan import StagePlan
+
+_Stated: TypeAlias = Sequence[StatedInterface | StatedChain]
+
+UNREADABLE = NetworkDocument("", "", faults={"": ("the networks before or after the staged change cannot be read",)})
+"""The document of networks that a later build encoded: DPUs keep the one that they have."""
+
+
+class StagedDocument(NamedTuple):
+    """The document that a DPU should have. `present` is that of the present networks, and `unreleased` says of each
+    object of either whose present state the DPU gets only later what it waits for."""
+
+    document: NetworkDocument
+    present: NetworkDocument
+    unreleased: Mapping[str, str] = {}
+
+
+class NextChange(NamedTuple):
+    """A change that is to begin: the text of the networks, and the stages; None if they change at once again."""
+
+    text: str
+    stages: StagePlan | None
+
+
+class SourceDocuments:
+    """The documents of one source. `stages` are those that the source states, or their fault; `earlier` are the
+    documents of another state of the source, some of which may be the same."""
+
+    def __init__(
+        self,
+        networks: StatedNetworks,
+        row: StagedNetworks | None = None,
+        stages: StagePlan | str | None = None,
+        earlier: SourceDocuments | None = None,
+    ) -> None:
+        self.networks, self.row, self.stages = networks, row, stages
+        self.text = encoded_networks(networks) if row is not None or stages is not None else ""
+        is_same = earlier is not None and earlier.networks == networks
+        self._present: NetworkDocuments = (
+            earlier._present if earlier is not None and is_same else NetworkDocuments(networks)
+        )
+        known = {**(earlier._by_text if earlier is not None else {}), self.text: self._present}
+        texts = (row.before, row.after) if row is not None else ()
+        self._by_text: dict[str, NetworkDocuments | None] = {
+            text: known.get(text) or _documents(text) for text in texts
+        }
+        self._too_large = _fault_of_size(self.text)
+        self._unreleased: dict[str, dict[str, str]] = {}
+
+    def of_node(self, stage: int, cluster: str, labels: Mapping[str, str]) -> StagedDocument:
+        """The document of a DPU whose node in this DPU cluster has these labels: `stage` is its released stage."""
+        present = self._present.of_node(cluster, labels)
+        if self.row is None:
+            return StagedDocument(present, present)
+        text = self.row.of_stage(stage)
+        document = self._of_text(text, cluster, labels)
+        if document.digest == present.digest:
+            return StagedDocument(document, present)
+        if text not in self._unreleased:
+            self._unreleased[text] = self._unreleased_in(text)
+        of_parts = {
+            key: why for key, why in self._unreleased[text].items() if key in present.parts or key in document.parts
+        }
+        return StagedDocument(document, present, of_parts)
+
+    def of_change(self, cluster: str, labels: Mapping[str, str]) -> tuple[NetworkDocument, NetworkDocument]:
+        """The documents of a DPU before and after the staged change."""
+        assert self.row is not None, "a staged change is under way"
+        return self._of_text(self.row.before, cluster, labels), self._of_text(self.row.after, cluster, labels)
+
+    def _of_text(self, text: str, cluster: str, labels: Mapping[str, str]) -> NetworkDocument:
+        documents = self._by_text[text]
+        return documents.of_node(cluster, labels) if documents is not None else UNREADABLE
+
+    def next_change(self) -> NextChange | None:
+        """The change that is to begin; None if none is."""
+        row = self.row
+        if isinstance(self.stages, str) or (row is not None and not row.result) or self._too_large:
+            return None
+        if row is None or self.stages is None:
+            return NextChange(self.text, self.stages) if (row is None) != (self.stages is None) else None
+        is_unknown = self.text not in (row.before, row.after)
+        is_taken_back = row.result == UNDONE and self.text == row.before
+        is_earlier = row.result == COMPLETE and self.text == row.before != row.after
+        return NextChange(self.text, self.stages) if is_unknown or is_taken_back or is_earlier else None
+
+    def _unreleased_in(self, text: str) -> dict[str, str]:
+        """What each object waits for whose present state networks with this text lack."""
+        documents, why = self._by_text[text], self._why_unreleased()
+        other = documents.networks if documents is not None else StatedNetworks()
+        pairs: tuple[tuple[_Stated, _Stated], ...] = (
+            (self.networks.interfaces, other.interfaces),
+            (self.networks.chains, other.chains),
+        )
+        found: dict[str, str] = {}
+        for mine, theirs in pairs:
+            known = {each.key: each for each in theirs}
+            found |= {each.key: why for each in mine if known.get(each.key) != each}
+        return found
+
+    def _why_unreleased(self) -> str:
+        row = self.row
+        assert row is not None, "without a staged change every DPU has the present networks"
+        if row.undone_by and self.text == row.after:
+            return f"its change was rolled back by {row.undone_by}"
+        if not row.result:
+            stage = f"the staged change of the networks ({stage_text(row)})"
+            said = row.held or (f"paused by {row.paused_by}" if row.paused_by else "")
+            waits = f"its stage of {stage}" if self.text == row.after else f"the end of {stage}"
+            return f"waits for {waits}" + (f": {said}" if said else "")
+        if fault := self.stages if isinstance(self.stages, str) else self._too_large:
+            return f"its change cannot begin: {fault}"
+        return "its staged change has not begun yet"
+
+
+def source_documents(
+    state: ResourcesState, derivation: Derivation, source: str, earlier: SourceDocuments | None = None
+) -> SourceDocuments:
+    """The documents of a source; `earlier` are returned if they are those."""
+    networks, stages = stated_networks(state, derivation, source), stages_of(state, source)
+    row = state.staged_networks.rows.get(source)
+    if earlier is not None and (earlier.networks, earlier.row, earlier.stages) == (networks, row, stages):
+        return earlier
+    return SourceDocuments(networks, row, stages, earlier)
+
+
+def _documents(text: str) -> NetworkDocuments | None:
+    networks = decoded_networks(text)
+    return NetworkDocuments(networks) if networks is not None else None
+
+
+def _fault_of_size(text: str) -> str:
+    size = len(text.encode())
+    return f"the networks have {size} bytes, more than {MAX_NETWORKS_BYTES}" if size > MAX_NETWORKS_BYTES else ""
