@@ -95,7 +95,7 @@ def _networks(context: ActorContext) -> Actor:
 
 
 def _network_stages(context: ActorContext) -> Actor:
-    return _resources_actor(partial(NetworkStages, rng=context.rng()), context)
+    return _resources_actor(NetworkStages, context)
 
 
 def _resources_actor(make_task: Callable[[TaskContext], PartitionTask], context: ActorContext) -> Actor:

@@ -6,7 +6,6 @@ Networks (`networks`) begins a change. Each resources partition has one task.
 from __future__ import annotations
 
 import asyncio
-from random import Random
 
 from drivers.resources.partition_task import PartitionTask, TaskContext
 from drivers.stage_records import StageRecord, StageRecords
@@ -18,7 +17,7 @@ from projections.resources.network_stages.decide import decide_network_stages
 from projections.views.network_staging import NetworkStageProgress
 
 PASS_S = 1.0
-"""Interval between two looks at the DPUs, with jitter."""
+"""Interval between two looks at the DPUs. Replicas act by rank, so it needs no jitter."""
 DPUS_AT_ONCE = 200
 """DPUs that are counted before the loop yields."""
 
@@ -28,9 +27,8 @@ class NetworkStages(PartitionTask):
 
     actor = "network_stages"
 
-    def __init__(self, context: TaskContext, *, rng: Random) -> None:
+    def __init__(self, context: TaskContext) -> None:
         super().__init__(context)
-        self._rng = rng
         self._records = StageRecords(self._replica, self._events, self._partition, self._decide, now_ms=self._now_ms)
         self._documents: dict[str, SourceDocuments] = {}
 
@@ -46,7 +44,7 @@ class NetworkStages(PartitionTask):
                 progress = await self._progress(source)
                 if progress is not None:
                     await self._records.append(progress, f"{self.actor}/{self._replica.name}")
-            await asyncio.sleep(PASS_S * self._rng.uniform(0.5, 1.5))
+            await asyncio.sleep(PASS_S)
 
     def _under_way(self) -> list[str]:
         """The sources with a staged change that has not ended."""

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 import projections.staging.decide
 from drivers.relays.link_membership import LinkMembership
 from projections.fleet.state import FleetState
-from projections.resources.network_stages.rows import stage_key
-from projections.resources.state import ResourcesState
+from projections.resources.network_stages.rows import StagedNetworks
 from tests.seeded.bugs import Bug, SimulatedScenario, patched
 from tests.simulation.plan import with_network_stages, with_stages
 
@@ -40,12 +39,12 @@ def _goes_on(with_failures: Any) -> Any:
     return row
 
 
-def _stage_when_named(network_stage: Any) -> Any:
-    def stage(self: ResourcesState, source: str, zone: str, dpu: str) -> int:
-        named = self.staged_network_dpus.rows.get(stage_key(source, zone))
-        return named.stages.get(dpu, 0) if named is not None else 0
+def _with_the_first_stage(of_stage: Any) -> Any:
+    def text(self: StagedNetworks, stage: int) -> str:
+        found: str = of_stage(self, stage or self.stage)
+        return found
 
-    return stage
+    return text
 
 
 BUGS = (
@@ -71,10 +70,10 @@ BUGS = (
         SimulatedScenario(3, faulty_s=60.0, plan=with_stages),
     ),
     Bug(
-        "network-stage-before-its-release",
-        "DPUs get the networks of a stage when they are named for it, before its release",
+        "networks-without-stages",
+        "every DPU gets the networks of a change with its first stage",
         "I32",
-        lambda: patched((ResourcesState, "network_stage", _stage_when_named)),
-        SimulatedScenario(11, faulty_s=150.0, plan=with_network_stages),
+        lambda: patched((StagedNetworks, "of_stage", _with_the_first_stage)),
+        SimulatedScenario(34, faulty_s=150.0, plan=with_network_stages),
     ),
 )
