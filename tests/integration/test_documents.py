@@ -60,6 +60,7 @@ def test_the_first_page_fits_two_screens() -> None:
 
 
 @pytest.mark.kafka
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", GUIDES)
 async def test_commands_in_documents_work_as_written(name: str, tmp_path: Path) -> None:
     async with terminal(tmp_path) as here:
