@@ -60,7 +60,7 @@ class HostHandler:
         at = host_object(request.namespace, request.node)
         row = self._states.resources(LOCAL).objects.rows.get(at.key)
         known = report_of(self._states.resources(LOCAL).seen.get(at.key))
-        tasks = {each.id for each in tasks_of(row.annotations).tasks} if row is not None else set()
+        tasks = tasks_of(row.annotations if row is not None else {})
         report = hosts.merged(report, known, tasks)
         if report == known:
             unchanged = Answer(UNCHANGED, self._partition, self._replica.position(self._partition) - 1)

@@ -6,8 +6,17 @@ from commands.queries.fold_reader import FoldReader
 from commands.requests.hosts import check_host
 from commands.rpc.middleware import Call
 from eventstore.log import FLEET, RESOURCES
-from projections.resources.host_tasks import HostReport, HostTask, host_object, open_tasks, report_of, tasks_of
+from projections.resources.host_tasks import (
+    HostReport,
+    HostTask,
+    host_object,
+    is_lasting,
+    open_tasks,
+    report_of,
+    tasks_of,
+)
 from projections.resources.state import LOCAL
+from projections.zones.dpus.phases import DELETING
 from schemas.api import dpuplane_pb2 as pb
 
 
@@ -22,8 +31,12 @@ class HostQueries:
         number = self._reader.partition_number(LOCAL)
         state, at = self._reader.resources(number), host_object(request.namespace, request.node)
         row, report = state.objects.rows.get(at.key), report_of(state.seen.get(at.key))
-        tasks = [] if row is None else open_tasks(tasks_of(row.annotations), report or HostReport())
-        found = [each for each in tasks if self._has_open_step(each)]
+        tasks, about = tasks_of(row.annotations if row is not None else {}), report or HostReport()
+        found = [
+            each
+            for each in open_tasks(tasks, about)
+            if self._has_open_step(each) or (is_lasting(each, tasks, about) and self._has_dpu(each))
+        ]
         return pb.HostTasks(
             tasks=[_message(each, report, is_frozen=self._reader.fleet.is_frozen(each.zone)) for each in found],
             position=self._reader.token(RESOURCES, FLEET, numbers=[number]),
@@ -38,6 +51,12 @@ class HostQueries:
             if row is not None and str(row.since) == since and row.step_state != "idle":
                 return True
         return False
+
+    def _has_dpu(self, task: HostTask) -> bool:
+        """Whether a DPU that needs a task beyond its step is registered, and is not being deleted."""
+        rows = self._reader.zones(self._reader.partition_number(task.zone)).dpus.rows
+        found = (rows.get(each.rpartition("@")[0]) for each in task.ids)
+        return any(row is not None and row.phase != DELETING for row in found)
 
 
 def _message(task: HostTask, report: HostReport | None, *, is_frozen: bool) -> pb.HostTask:

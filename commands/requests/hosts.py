@@ -9,7 +9,18 @@ import msgspec
 from commands.requests.resources import CheckedObject, check_object
 from commands.requests.validation import require, require_one_of
 from projections.field_checks import check_name, check_text, quoted
-from projections.resources.host_tasks import DEVICES_MAX, STATES, TASKS_MAX, FoundDevice, HostReport, State, TaskState
+from projections.resources.host_tasks import (
+    DEVICES_MAX,
+    DONE,
+    NETWORK,
+    STATES,
+    TASKS_MAX,
+    FoundDevice,
+    HostReport,
+    HostTasks,
+    State,
+    TaskState,
+)
 from projections.resources.items import check_object_name
 from projections.resources.kinds import DPU_DEVICE, DPU_NODE
 from schemas.api import dpuplane_pb2 as pb
@@ -49,13 +60,18 @@ def checked_report(request: pb.ReportHostRequest, now_ms: int) -> HostReport:
     return HostReport(request.run_id, request.boot_id, booted_ms, devices, states)
 
 
-def merged(report: HostReport, known: HostReport | None, tasks: set[str]) -> HostReport:
+def merged(report: HostReport, known: HostReport | None, tasks: HostTasks) -> HostReport:
     """A report with what the last one has beyond it: the states of tasks that still exist, and the time of the boot."""
     if known is None:
         return report
-    given = {each.id for each in report.tasks}
-    kept = [each for each in known.tasks if each.id in tasks and each.id not in given]
-    states = sorted((*kept, *(each for each in report.tasks if each.id in tasks)), key=lambda each: each.id)
+    actions, given = {each.id: each.action for each in tasks.tasks}, {each.id for each in report.tasks}
+    kept = [each for each in known.tasks if each.id in actions and each.id not in given]
+    new = [
+        _of_network(each, report.boot_id, known) if actions[each.id] == NETWORK else each
+        for each in report.tasks
+        if each.id in actions
+    ]
+    states = sorted((*kept, *new), key=lambda each: each.id)
     is_same_boot = known.boot_id == report.boot_id
     return msgspec.structs.replace(
         report,
@@ -63,6 +79,13 @@ def merged(report: HostReport, known: HostReport | None, tasks: set[str]) -> Hos
         boot_time_ms=known.boot_time_ms if is_same_boot else report.boot_time_ms,
         tasks=tuple(states),
     )
+
+
+def _of_network(state: TaskState, boot_id: str, known: HostReport) -> TaskState:
+    """The state of a task of the network with its boot, and whether it has been done."""
+    before = known.state_of(state.id)
+    was_done = state.state == DONE or (before is not None and before.was_done)
+    return msgspec.structs.replace(state, boot_id=boot_id, was_done=was_done)
 
 
 def node_object(node: str, namespace: str) -> CheckedObject:

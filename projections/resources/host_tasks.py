@@ -26,7 +26,8 @@ INSTALL, RESTART = "install", "restart-dpu"
 RUNNING, DONE, FAILED = "running", "done", "failed"
 STATES = (RUNNING, DONE, FAILED)
 TASKS_MAX = 40
-"""Maximum number of tasks of a host. The oldest one that has ended is forgotten first, else that of the oldest step."""
+"""Maximum number of tasks of a host. The oldest one that has ended is forgotten first, but for the last one of each
+network; else that of the oldest step."""
 DEVICES_MAX = 16
 
 State: TypeAlias = Literal["running", "done", "failed"]
@@ -45,12 +46,18 @@ class FoundDevice(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
 
 
 class TaskState(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """How far a task is. A task without a state has not begun."""
+    """How far a task is. A task without a state has not begun.
+
+    Of a task of the network, `boot_id` is the boot in which this was reported, and `was_done` says whether it has been
+    done in any boot: a reboot of the host takes VFs and bridge with it, and then they are made again.
+    """
 
     id: str
     state: State
     percent: int = 0
     message: str = ""
+    boot_id: str = ""
+    was_done: bool = False
 
 
 class HostReport(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -112,7 +119,9 @@ class HostTasks(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
         else:
             kept = (*self.tasks, task)
         while len(kept) > TASKS_MAX:
-            dropped = next((each for each in kept if is_ended(each, report)), kept[0])
+            lasting = last_networks(kept)
+            ended = [each for each in kept if is_ended(each, report)]
+            dropped = next((each for each in ended if each.id not in lasting), [*ended, kept[0]][0])
             kept = tuple(each for each in kept if each is not dropped)
         return HostTasks(kept)
 
@@ -162,8 +171,25 @@ def open_tasks(tasks: HostTasks, report: HostReport) -> list[HostTask]:
 
 
 def is_ended(task: HostTask, report: HostReport) -> bool:
-    """Whether a task has ended. A reboot has ended once the host is in another boot."""
+    """Whether a task has ended. A reboot has ended once the host is in another boot; a network has to be made again
+    then."""
     if task.action == REBOOT and report.boot_id != task.boot_id:
         return True
     found = report.state_of(task.id)
-    return found is not None and found.state != RUNNING
+    return found is not None and found.state != RUNNING and not _is_lost(found, report)
+
+
+def is_lasting(task: HostTask, tasks: HostTasks, report: HostReport) -> bool:
+    """Whether a task is needed beyond its step: the last one of the network of a device, once it has been done."""
+    found = report.state_of(task.id)
+    return found is not None and found.was_done and task.id in last_networks(tasks.tasks)
+
+
+def last_networks(tasks: Iterable[HostTask]) -> frozenset[str]:
+    """The ids of the last task of the network of each device."""
+    return frozenset({each.pci_address: each.id for each in tasks if each.action == NETWORK}.values())
+
+
+def _is_lost(state: TaskState, report: HostReport) -> bool:
+    """Whether the host has been rebooted since the network was made, or since it was tried to be made again."""
+    return state.was_done and state.boot_id != report.boot_id

@@ -9,7 +9,7 @@ import pytest
 
 from drivers.backends.bmc import TaskFailed
 from drivers.hosts.host import DONE
-from projections.zones.dpus.phases import HOST_NETWORK
+from projections.zones.dpus.phases import HOST_NETWORK, READY
 from schemas.api import dpuplane_pb2 as pb
 from tests.support.host_agents import HOST, NAMESPACE, AgentPlane, agent_plane
 from tests.support.host_trees import host_tree
@@ -22,11 +22,11 @@ async def made(tmp_path: Path) -> AsyncIterator[AgentPlane]:
         yield found
 
 
-async def report(made: AgentPlane, *states: pb.HostTaskState, serial: str = "MT1") -> None:
+async def report(made: AgentPlane, *states: pb.HostTaskState, serial: str = "MT1", boot_id: str = "boot-1") -> None:
     """Report as the agent does."""
     device = pb.HostDevice(pci_address="0000:03:00.0", serial=serial)
     request = pb.ReportHostRequest(
-        node=HOST, namespace=NAMESPACE, boot_id="boot-1", run_id="run-1", devices=[device], tasks=states
+        node=HOST, namespace=NAMESPACE, boot_id=boot_id, run_id="run-1", devices=[device], tasks=states
     )
     await made.plane.calls.ReportHost(request)
 
@@ -69,4 +69,28 @@ async def test_a_dpu_that_the_host_does_not_have_is_waited_for_by_its_serial_num
     await report(made, serial="MT2")
     waiting = await made.host.configure_network(made.network_request("d1"))
     assert waiting.message == f"waits for the DPU with serial 'MT1' on the PCI bus of {HOST}"
+    assert await tasks(made) == []
+
+
+async def test_after_a_reboot_the_agent_gets_the_task_of_each_dpu_again(made: AgentPlane) -> None:
+    await report(made)
+    request = made.network_request("d1")
+    await made.host.configure_network(request)
+    (task,) = await tasks(made)
+    await report(made, pb.HostTaskState(id=task.id, state="done"))
+    await made.end_until("d1", READY)
+    await report(made, boot_id="boot-2")
+    assert [each.id for each in await tasks(made)] == [task.id]
+    await report(made, pb.HostTaskState(id=task.id, state="running"), boot_id="boot-2")
+    assert [each.id for each in await tasks(made)] == [task.id], "an agent that begins it may go on"
+    await report(made, pb.HostTaskState(id=task.id, state="done"), boot_id="boot-2")
+    assert await tasks(made) == []
+
+
+async def test_a_task_of_a_skipped_step_is_not_given_after_a_reboot(made: AgentPlane) -> None:
+    await report(made)
+    await made.host.configure_network(made.network_request("d1"))
+    assert len(await tasks(made)) == 1
+    await made.end_until("d1", READY)
+    await report(made, boot_id="boot-2")
     assert await tasks(made) == []

@@ -107,6 +107,16 @@ class AgentPlane:
                 return
             await self._state(name, lambda e, at=at, n=number: StepSucceeded(e, ZONE, name, at, n, {}))  # type: ignore[misc]
 
+    async def end_until(self, name: str, phase: str) -> None:
+        """End the running step of a DPU and those after it, until the DPU is in a phase."""
+        while True:
+            at, number = self.dpu(name).phase, self.dpu(name).attempt
+            await self._state(name, lambda e, at=at, n=number: StepSucceeded(e, ZONE, name, at, n, {}))  # type: ignore[misc]
+            at, number = self.dpu(name).phase, self.dpu(name).attempt + 1
+            if at == phase:
+                return
+            await self._state(name, lambda e, at=at, n=number: StepStarted(e, ZONE, name, at, n, "test#1"))  # type: ignore[misc]
+
     async def request(self, name: str, request: str, image: str = "") -> None:
         """State a request of an operator for a DPU."""
         await self._state(name, lambda e: LifecycleRequested(e, ZONE, name, request, image))

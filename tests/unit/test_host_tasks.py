@@ -19,6 +19,7 @@ from projections.resources.host_tasks import (
     HostTasks,
     TaskState,
     is_ended,
+    is_lasting,
     observation_text,
     open_tasks,
     report_of,
@@ -92,7 +93,10 @@ def test_the_largest_tasks_and_reports_fit_into_a_record() -> None:
         for number in range(4)
     ]
     assert len(HostTasks((*largest, *reboots)).text()) < MAX_ANNOTATION_BYTES / 1.5
-    states = tuple(TaskState(f"host-network-{10**9 + n}", "failed", 0, "m" * 253) for n in range(TASKS_MAX))
+    states = tuple(
+        TaskState(f"host-network-{10**9 + n}", "failed", 0, "m" * 253, "b" * 36, was_done=True)
+        for n in range(TASKS_MAX)
+    )
     devices = tuple(FoundDevice("0000:03:00.0", "a2dc", "s" * 30, "p" * 20, "i" * 15, 2, "rshim0") for _ in range(16))
     assert len(observation_text(HostReport("r" * 36, "b" * 36, 10**13, devices, states))) < MAX_OBSERVATION_BYTES
 
@@ -102,8 +106,36 @@ def test_a_report_keeps_the_states_of_tasks_that_exist_and_the_time_of_the_boot(
         "run-1", "boot-1", 5, (), (TaskState("a", "done"), TaskState("b", "running"), TaskState("gone", "done"))
     )
     given = HostReport("run-2", "boot-1", 9, (), (TaskState("b", "done"), TaskState("strange", "done")))
-    found = merged(given, known, {"a", "b", "c"})
+    tasks = HostTasks(tuple(task(name, REBOOT) for name in "abc"))
+    found = merged(given, known, tasks)
     assert found == HostReport("run-2", "boot-1", 5, (), (TaskState("a", "done"), TaskState("b", "done")))
-    rebooted = merged(HostReport("", "boot-2", 9), known, {"a"})
+    rebooted = merged(HostReport("", "boot-2", 9), known, tasks.without("bc"))
     assert rebooted == HostReport("run-1", "boot-2", 9, (), (TaskState("a", "done"),))
-    assert merged(given, None, set()) == given
+    assert merged(given, None, HostTasks()) == given
+
+
+def test_a_network_that_was_done_is_to_be_made_again_in_each_boot() -> None:
+    first, last = task("n1"), task("n2")
+    tasks = HostTasks((first, last))
+    report = HostReport("run-1", "boot-1")
+
+    def reported(boot_id: str, *states: TaskState) -> HostReport:
+        return merged(HostReport("run", boot_id, 1, (), states), report, tasks)
+
+    report = reported("boot-1", TaskState("n1", "done"), TaskState("n2", "failed"))
+    report = reported("boot-2")
+    assert open_tasks(tasks, report) == [first] and not is_lasting(first, tasks, report), "n2 was never done"
+    report = reported("boot-2", TaskState("n2", "done"))
+    assert is_lasting(last, tasks, report) and is_ended(last, report)
+    report = reported("boot-3", TaskState("n2", "running"))
+    assert is_lasting(last, tasks, report) and not is_ended(last, report)
+    report = reported("boot-3", TaskState("n2", "failed"))
+    assert is_ended(last, report), "it is tried once in a boot"
+    assert not is_ended(last, reported("boot-4"))
+
+
+def test_the_last_network_of_a_device_is_not_forgotten_before_other_ended_tasks() -> None:
+    states = tuple(TaskState(f"t{number}", "done") for number in range(TASKS_MAX))
+    report = HostReport("run-1", "boot-1", 5, (), states)
+    tasks = HostTasks((task("t0"), *(task(f"t{number}", REBOOT, "boot-0") for number in range(1, TASKS_MAX))))
+    assert [each.id for each in tasks.with_task(task("new", REBOOT, "boot-1"), report).tasks][:2] == ["t0", "t2"]
