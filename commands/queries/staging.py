@@ -27,7 +27,7 @@ from schemas.api.times import to_duration, to_timestamp
 _PHASES: dict[str, pb.StagedChange.Phase] = values_by_short_name(pb.StagedChange.Phase.DESCRIPTOR)
 _ZONES_AT_ONCE = 16
 """Zones that are counted before the loop yields."""
-_DPUS_AT_ONCE = 200
+_DPUS_AT_ONCE = 50
 """DPUs that are counted before the loop yields."""
 
 
@@ -64,7 +64,7 @@ class StagingQueries:
         world = (await reader.derive_resources([number]))[number]
         row = world.state.staged_networks.rows.get(source)
         if row is None:
-            reason = f"source: {quoted(source)} states no stages for its networks"
+            reason = f"source: no change of the networks of {quoted(source)} was staged"
             raise NotFound(Fault(reason, Reason.NETWORKS_NOT_STAGED, source=source))
         documents = {source: source_documents(world.state, world.derivation, source)}
         sides = NetworkSides(world.state, world.derivation, documents, reader.zone)

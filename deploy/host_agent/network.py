@@ -27,6 +27,8 @@ APPEARS_S = 60.0
 driver to accept a bridge. That of Intel's 82576 does so about 20 s later, once the card's own driver has answered."""
 CHECK_S = 0.2
 RETRY_S = 1.0
+_FINAL = (errno.EPERM, errno.EACCES)
+"""Errors that no wait mends."""
 
 
 class PortRefused(ActionFailed):
@@ -45,13 +47,13 @@ class NetworkAction:
         function = self._sysfs / "bus/pci/devices" / task.pci_address
         await asyncio.to_thread(make_vfs, function, self._network.vfs)
         await progress(50, "waits for the interface of the first VF")
-        interface = await self._interface(function)
-        await self._configure(interface, task.mtu, progress)
+        await self._configure(function, task.mtu, progress)
 
-    async def _configure(self, interface: int, mtu: int, progress: Progress) -> None:
+    async def _configure(self, function: Path, mtu: int, progress: Progress) -> None:
         loop = asyncio.get_running_loop()
         began, is_told = loop.time(), False
         while True:
+            interface = await self._interface(function)  # a VF that is probed anew has another one
             try:
                 return await asyncio.to_thread(configure_links, self._network, interface, mtu)
             except PortRefused as error:
@@ -124,7 +126,8 @@ def _naming(what: str, kind: type[ActionFailed] = ActionFailed) -> Iterator[None
     try:
         yield
     except NetlinkError as error:
-        raise kind(f"network: {what}: {os.strerror(error.code)}") from error
+        message = f"network: {what}: {os.strerror(error.code)}"
+        raise (ActionFailed if error.code in _FINAL else kind)(message) from error
 
 
 def _first_interface(function: Path) -> int:

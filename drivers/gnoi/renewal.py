@@ -110,7 +110,7 @@ class CertificateRenewal:
         await self._tested(attempt, client.host, certificate)
         finalize = cert_pb2.RotateCertificateRequest(finalize_rotation=cert_pb2.FinalizeRequest())
         await call(partial(stream.write, finalize))
-        await stream.done_writing()
+        await call(stream.done_writing)
         if await call(stream.read, alters=False) is not grpc.aio.EOF:  # type: ignore[attr-defined]
             raise TaskFailed(f"certificate: {client.host} answered the end of a rotation with another message")
         return certificate
@@ -119,12 +119,20 @@ class CertificateRenewal:
         """Wait until the device presents the certificate, and make a call over a new connection."""
         loop = asyncio.get_running_loop()
         ends_s = loop.time() + PRESENTED_S
-        while await attempt.call(partial(peer_certificate, host), alters=False) != _der(certificate):
+        while await _presented(attempt, host) != _der(certificate):
             if loop.time() > ends_s:
                 raise TaskFailed(f"certificate: {host} accepted a new one, and does not present it")
             await asyncio.sleep(attempt.timing.poll_s)
         async with connected(attempt.dpu.bmc_address, self._credentials()) as fresh:
             await attempt.call(fresh.read_serial, alters=False)
+
+
+async def _presented(attempt: Attempt, host: str) -> bytes:
+    """The certificate that the device presents; none while it loads one and refuses connections."""
+    try:
+        return await attempt.call(partial(peer_certificate, host), alters=False)
+    except Unreachable:
+        return b""
 
 
 def is_due(certificate: x509.Certificate, now: datetime) -> bool:

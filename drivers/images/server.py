@@ -205,6 +205,7 @@ class ImageServer:
                         return
                     self.sent_bytes += len(data)
                     first += len(data)
+                    await asyncio.sleep(0)  # neither a cached read nor a write to a fast client lets others run
         await response.write_eof()
 
     @asynccontextmanager

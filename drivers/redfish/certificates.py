@@ -204,7 +204,7 @@ class PresentedCertificates:
         return self._by_host.get(host)
 
     def keep(self, host: str, certificate: bytes) -> None:
-        """Keep the certificate of a BMC, and that of no more than PINNED_MAX others."""
+        """Keep the certificate of a BMC, and forget the oldest one beyond PINNED_MAX."""
         self._by_host.pop(host, None)
         self._by_host[host] = certificate
         if len(self._by_host) > PINNED_MAX:

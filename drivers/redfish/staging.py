@@ -5,8 +5,8 @@ installation into its own storage, each by a SimpleUpdate, and presents the file
 
     image asked -> started -> ended -> config asked -> started -> ended
 
-Staging changes nothing that the DPU runs, so a part whose task the BMC has forgotten is staged again. The log says
-which tasks are those of the installation, so that a running one is followed and not begun anew.
+Staging changes nothing that the DPU runs, so the next attempt stages a part again whose task the BMC has forgotten. The
+log says which tasks are those of the installation, so that a running one is followed and not begun anew.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from projections.views.network_staging import NetworkStageProgress
 
 PASS_S = 1.0
 """Interval between two looks at the DPUs. Replicas act by rank, so it needs no jitter."""
-DPUS_AT_ONCE = 200
+DPUS_AT_ONCE = 50
 """DPUs that are counted before the loop yields."""
 
 
@@ -59,8 +59,9 @@ class NetworkStages(PartitionTask):
         row = state.staged_networks.rows.get(source)
         if row is None or row.result:
             return None
-        found = source_documents(state, self._derivation, source, self._documents.get(source))
-        self._documents[source] = found
+        known = self._documents.get(source)
+        if known is None or known.row is not row:  # of the documents only those of the row are used
+            self._documents[source] = source_documents(state, self._derivation, source, known)
         sides = NetworkSides(state, self._derivation, self._documents, self._states.zone)
         progress = NetworkStageProgress(
             self._states.fleet,

@@ -187,6 +187,7 @@ class Networks(PartitionTask):
             await self._derive()
             found = self._next_changes()
         if not found:
+            self._is_unstaged = False
             return False
         await self._append_all(self._partition, found)
         await self._derive()

@@ -178,6 +178,7 @@ class ResourcesState:
         self.unready_pods: MutableMapping[str, dict[str, None]] = {}
         self._node_of_pod: dict[str, str] = {}
         self._allocated: MutableMapping[str, dict[str, None]] = {}
+        self._named_network_dpus: dict[str, Counter[int]] = {}
         self.rollout_index.clear()
 
     @property
@@ -198,6 +199,8 @@ class ResourcesState:
             self._index_seen(key)
         for key in sorted(self.dpu_rollouts.rows):
             self._index_rollout(key)
+        for key, named in sorted(self.staged_network_dpus.rows.items()):
+            self._count_named(key, None, named)
         for key in sorted(self.allocations.rows):
             self._allocated.setdefault(self.allocations.rows[key].cluster, {})[key] = None
 
@@ -232,13 +235,18 @@ class ResourcesState:
         for source, row in change.staged_networks.items():
             _put(self.staged_networks, source, row)
         for key, named in change.staged_network_dpus.items():
+            before = self.staged_network_dpus.rows.get(key)
             _put(self.staged_network_dpus, key, named)
+            self._count_named(key, before, named)
+
+    def _count_named(self, key: str, before: StagedDpus | None, after: StagedDpus | None) -> None:
+        counts = self._named_network_dpus.setdefault(key.partition("/")[0], Counter())
+        counts.subtract(before.stages.values() if before is not None else ())
+        counts.update(after.stages.values() if after is not None else ())
 
     def named_network_dpus(self, source: str) -> Counter[int]:
         """The number of named DPUs of each stage of the staged change of a source."""
-        rows = self.staged_network_dpus.rows.items()
-        named = (row for key, row in rows if key.startswith(stage_key(source, "")))
-        return Counter(stage for row in named for stage in row.stages.values())
+        return self._named_network_dpus.get(source) or Counter()
 
     def network_stage(self, source: str, zone: str, dpu: str) -> int:
         """The released stage of the networks of a source that a DPU belongs to; 0 if to none, or to the last one."""

@@ -54,7 +54,10 @@ async def test_a_change_of_networks_is_staged_paused_resumed_and_rolled_back(tmp
     config = manifest(tmp_path, "DPFOperatorConfig", "config", CONFIG, **stages)
     wrong = manifest(tmp_path, "DPFOperatorConfig", "wrong", CONFIG, **{"dpuplane.io/network-stages": "50%,1%"})
     async with serving("--data", str(tmp_path / "plane")) as plane:
-        assert "'local' states no stages" in (await ran(plane, "networks", "status", status=1)).stderr
+        assert (
+            "no change of the networks of 'local' was staged"
+            in (await ran(plane, "networks", "status", status=1)).stderr
+        )
         refused = await ran(plane, "apply", "-f", wrong, status=1)
         assert (
             'metadata.annotations["dpuplane.io/network-stages"]: must not decrease' in refused.stdout + refused.stderr
@@ -65,7 +68,8 @@ async def test_a_change_of_networks_is_staged_paused_resumed_and_rolled_back(tmp
         assert "has ended" in (await ran(plane, "networks", "pause", status=1)).stderr
 
         await ran(plane, "apply", "-f", chain)
-        found = await until(plane, "staging")
+        while (found := await until(plane, "staging"))["stage"] != 1:
+            await asyncio.sleep(0.2)
         assert found["bake_time"] == "3600s"
         await ran(plane, "networks", "pause")
         assert (await until(plane, "paused"))["message"].startswith("paused by ")

@@ -14,6 +14,7 @@ import pytest
 from drivers.images.file_blocks import opened
 from drivers.images.offload import in_place
 from tests.support.image_server import content_of
+from tests.support.requirements import missing_requirement
 
 _Result = TypeVar("_Result")
 
@@ -36,6 +37,25 @@ async def test_a_file_is_read_in_blocks(tmp_path: Path, block: int) -> None:
 
 async def test_a_file_whose_file_system_has_no_reads_without_waits_is_read_too() -> None:
     assert await whole(Path("/proc/cpuinfo"), 1_000)
+
+
+async def test_what_the_page_cache_has_is_read_without_a_thread(tmp_path: Path) -> None:
+    path = tmp_path / "image"
+    path.write_bytes(content_of(100_000))
+    used: list[object] = []
+
+    async def counted(work: Callable[[], _Result]) -> _Result:
+        used.append(work)
+        return work()
+
+    with path.open("rb") as file:
+        try:
+            os.preadv(file.fileno(), [bytearray(1)], 0, os.RWF_NOWAIT)
+        except (AttributeError, OSError):
+            missing_requirement("a file system with reads that do not wait")
+    async with opened(path, counted) as read:
+        assert await read(0, 1_000) + await read(1_000, 1_000) == content_of(100_000)[:2_000]
+    assert len(used) == 1, "only to open it"
 
 
 async def test_a_missing_file_and_a_folder_have_no_bytes(tmp_path: Path) -> None:

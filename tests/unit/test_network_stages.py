@@ -12,11 +12,16 @@ from pyroaring import BitMap
 from eventstore.folding.fold import Outcome
 from eventstore.log import INSTALLS, RESOURCES
 from projections.resources import kinds
-from projections.resources.network_stages.rows import StagedNetworks
+from projections.resources.network_documents.staged import SourceDocuments
+from projections.resources.network_documents.stated import StatedNetworks, StatedPool
+from projections.resources.network_stages.rows import MAX_NETWORKS_BYTES, StagedNetworks
 from projections.staging.course import COMPLETE, PATIENCE_MS, UNDONE
 from projections.staging.decide import PAUSE, RESUME, UNDO
+from projections.staging.plan import StagePlan
 from schemas.events import InstallsReported, NetworksStaged, StagesRequested
 from tests.support.memory_plane import Plane, plane
+from tests.support.pinned.network_stages import NetworkLog, networks
+from tests.support.resources import DeliveredResources
 from tests.unit.test_handover import SOURCE, Fleet
 from tests.unit.test_network_handover import chain, document, fleet_of, network, observed, ports, report
 
@@ -221,6 +226,31 @@ async def test_a_new_dpu_has_the_networks_before_the_change_until_the_last_stage
         await found.fleet.hosts(["h9"])
         await on.until(lambda: ports(on, "h9") == AB)
         assert network(on, "h9") is not None and document(on, "h9")
+
+
+def test_networks_of_any_size_leave_their_stages() -> None:
+    pools = tuple(StatedPool(f"pool-{number}", frozenset(), {}) for number in range(MAX_NETWORKS_BYTES // 10))
+    plan = StagePlan(("1", "100%"), 0, "0")
+    row = StagedNetworks(1, "[]", "[]", plan, 0, 0, 2, result=COMPLETE)
+    large = StatedNetworks(pools=pools)
+    assert SourceDocuments(large, row, plan).next_change() is None
+    left = SourceDocuments(large, row).next_change()
+    assert left is not None and left.stages is None
+    log = DeliveredResources()
+    staged = NetworkLog(log)
+    staged.stage(1)
+    staged.stage(1, networks=left.text, stages=[])
+    assert not log.state.staged_networks.rows
+
+
+def test_a_late_copy_of_the_first_networks_begins_no_change() -> None:
+    log = DeliveredResources()
+    staged = NetworkLog(log)
+    late = log.delivered.folded.position
+    log.apply(kinds.DPU_SERVICE_IPAM, "pool", "{}")
+    staged.stage(2)
+    staged.stage(1, to_offset=late)
+    assert log.state.staged_networks.rows[SOURCE].after == networks(2)
 
 
 def _has(found: Staged, count: int) -> bool:

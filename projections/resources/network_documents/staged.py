@@ -41,7 +41,8 @@ class StagedDocument(NamedTuple):
 
 
 class NextChange(NamedTuple):
-    """A change that is to begin: the text of the networks, and the stages; None if they change at once again."""
+    """A change that is to begin: the text of the networks, and the stages. Without stages networks change at once
+    again, and the text is an empty list."""
 
     text: str
     stages: StagePlan | None
@@ -100,10 +101,14 @@ class SourceDocuments:
     def next_change(self) -> NextChange | None:
         """The change that is to begin; None if none is."""
         row = self.row
-        if isinstance(self.stages, str) or (row is not None and not row.result) or self._too_large:
+        if isinstance(self.stages, str) or (row is not None and not row.result):
             return None
-        if row is None or self.stages is None:
-            return NextChange(self.text, self.stages) if (row is None) != (self.stages is None) else None
+        if self.stages is None:  # whatever size the networks have
+            return NextChange("[]", None) if row is not None else None
+        if self._too_large:
+            return None
+        if row is None:
+            return NextChange(self.text, self.stages)
         is_unknown = self.text not in (row.before, row.after)
         is_taken_back = row.result == UNDONE and self.text == row.before
         is_earlier = row.result == COMPLETE and self.text == row.before != row.after

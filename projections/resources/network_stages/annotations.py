@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from projections.field_checks import quoted
 from projections.resources.durations import duration_ms
 from projections.resources.kinds import DPF_OPERATOR_CONFIG
+from projections.resources.network_stages.rows import PREFIX
 from projections.resources.state import ResourcesState
 from projections.staging.plan import ALL, StagePlan, fault_of_stages
 
-PREFIX = "dpuplane.io/network-"
 STAGES = f"{PREFIX}stages"
 BAKE_TIME = f"{PREFIX}bake-time"
 FAILURE_BUDGET = f"{PREFIX}failure-budget"

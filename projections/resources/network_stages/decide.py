@@ -9,7 +9,7 @@ from eventstore.folding.fold import DONE, UNCHANGED, Decision, Outcome, RecordMe
 from eventstore.reasons import Fault, Reason
 from projections.field_checks import check_zone, quoted
 from projections.resources import kinds
-from projections.resources.network_stages.rows import MAX_NETWORKS_BYTES, StagedNetworks, stage_key
+from projections.resources.network_stages.rows import MAX_NETWORKS_BYTES, PREFIX, StagedNetworks, stage_key
 from projections.resources.state import Mark, ResourcesChange, ResourcesState, object_id
 from projections.staging.course import COMPLETE, UNDONE, stage_text
 from projections.staging.decide import (
@@ -29,8 +29,6 @@ from schemas.events import NetworksStaged, StageDpusNamed, StageObserved, Stages
 
 NETWORK_STAGE_EVENTS = (NetworksStaged, StageDpusNamed, StageObserved, StagesRequested)
 
-_STATED = (kinds.DPU_SERVICE_CHAIN, kinds.DPU_SERVICE_INTERFACE, kinds.DPU_SERVICE_IPAM, kinds.DPU_DEPLOYMENT)
-
 
 def decide_network_stages(
     state: ResourcesState, event: NetworksStaged | StageDpusNamed | StageObserved | StagesRequested, at: RecordMetadata
@@ -49,10 +47,20 @@ def decide_network_stages(
 
 def with_object_marks(state: ResourcesState, change: ResourcesChange, at: RecordMetadata) -> ResourcesChange:
     """The change with the offset at which objects of sources with stages changed last: networks that were derived
-    before it may be out of date."""
+    before it are out of date. What was only observed since makes none."""
     sources = {object_id(key).source: None for key in change.objects}
-    marks = {objects_mark(source): Mark(at.offset) for source in sources if source in state.staged_networks.rows}
+    marks = {objects_mark(source): Mark(at.offset) for source in sources if _has_stages(state, change, source)}
     return change._replace(marks={**change.marks, **marks}) if marks else change
+
+
+def _has_stages(state: ResourcesState, change: ResourcesChange, source: str) -> bool:
+    """Whether a source has a row, or states stages before or after a change, and so may get one."""
+    if source in state.staged_networks.rows:
+        return True
+    changed = (row for key, row in change.objects.items() if object_id(key)[:2] == (source, kinds.DPF_OPERATOR_CONFIG))
+    present = (state.objects.rows[key] for key in state.of_kind(source, kinds.DPF_OPERATOR_CONFIG))
+    configs = (row for row in (*changed, *present) if row is not None)
+    return any(name.startswith(PREFIX) for row in configs for name in row.annotations)
 
 
 def objects_mark(source: str) -> str:
@@ -86,9 +94,9 @@ def _stage(state: ResourcesState, event: NetworksStaged, at: RecordMetadata) -> 
 
 
 def _fault_of_staged(event: NetworksStaged) -> str | None:
-    if fault := check_zone("source", event.source):
+    if (fault := check_zone("source", event.source)) or not event.stages:
         return fault
-    if event.stages and (fault := fault_of_stages(event.stages, event.bake_ms, event.failure_budget)):
+    if fault := fault_of_stages(event.stages, event.bake_ms, event.failure_budget):
         return fault
     if (size := len(event.networks.encode(errors="surrogatepass"))) > MAX_NETWORKS_BYTES:
         return f"networks: {size} bytes are more than the {MAX_NETWORKS_BYTES} allowed"
@@ -105,15 +113,15 @@ def _is_list(text: str) -> bool:
 def _fault_of_time(
     state: ResourcesState, row: StagedNetworks | None, event: NetworksStaged, at: RecordMetadata
 ) -> str | None:
-    """Why the networks of an event may be out of date, or cannot be yet."""
-    mark = state.marks.rows.get(objects_mark(event.source)) if row is not None else None
-    rows = state.objects.rows
-    stated = (rows[key].changed_offset for kind in _STATED for key in state.of_kind(event.source, kind))
-    changed = mark.to_offset if mark is not None else max(stated, default=-1) if row is None else -1
-    if changed < event.to_offset <= at.offset:
+    """Why the networks of an event are out of date, or cannot be yet."""
+    if event.to_offset > at.offset:
+        return Fault(f"to_offset: {event.to_offset} is after this record", Reason.OUT_OF_ORDER)
+    mark = state.marks.rows.get(objects_mark(event.source))
+    changed = mark.to_offset if mark is not None else -1
+    if changed < event.to_offset and (row is None or row.version <= event.to_offset):
         return None
-    reason = f"to_offset: {event.to_offset} must be after {changed}, where an object of the source changed, and before"
-    return Fault(f"{reason} this record", Reason.OUT_OF_ORDER)
+    reason = f"to_offset: {event.to_offset} is before the last change of {quoted(event.source)}"
+    return Fault(reason, Reason.OUT_OF_ORDER)
 
 
 def _changed(state: ResourcesState, source: str, row: StagedNetworks | None) -> Decision:

@@ -7,6 +7,8 @@ import msgspec
 from projections.staging.course import COMPLETE, Course
 from projections.staging.plan import StagePlan
 
+PREFIX = "dpuplane.io/network-"
+"""Beginning of the annotations of a DPFOperatorConfig that state stages (annotations.py)."""
 MAX_NETWORKS_BYTES = 128 * 1024
 """Maximum size of encoded networks: they must fit in one record."""
 

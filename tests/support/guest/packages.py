@@ -14,6 +14,7 @@ import fcntl
 import hashlib
 import lzma
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -60,6 +61,8 @@ def guest_parts() -> GuestParts:
     folder = cache_folder(os.environ) / f"guest-{_digest()}"
     if not folder.is_dir():
         missing = [name for name in ("apt-get", "dpkg-deb", "gcc", "make", "strip") if shutil.which(name) is None]
+        if platform.machine() != "x86_64":
+            missing_requirement("a guest needs a processor of type x86_64")
         if missing or not KEYRING.exists():
             missing_requirement(f"a guest needs {' and '.join(missing) or KEYRING}")
         folder.parent.mkdir(parents=True, exist_ok=True)

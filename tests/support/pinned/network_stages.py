@@ -7,6 +7,7 @@ from typing import Any
 from projections.resources import kinds
 from projections.resources.network_documents.stated import StatedNetworks, StatedPool
 from projections.resources.network_documents.stated_text import encoded_networks
+from projections.resources.network_stages.annotations import STAGES
 from projections.resources.network_stages.rows import MAX_NETWORKS_BYTES
 from projections.sizes import MAX_BAKE_MS
 from schemas.events import NetworksStaged, StageDpusNamed, StageObserved, StagesRequested
@@ -29,6 +30,11 @@ class NetworkLog:
     @property
     def _row(self) -> Any:
         return self.log.state.staged_networks.rows[self.source]
+
+    @property
+    def version(self) -> int:
+        version: int = self._row.version
+        return version
 
     def stage(self, number: int, **columns: Any) -> None:
         given: dict[str, Any] = {"source": self.source, "to_offset": self.log.delivered.folded.position}
@@ -55,12 +61,13 @@ def add_network_stages(log: DeliveredResources) -> None:
     _malformed(local)
     local.request("pause")
     local.stage(1, stages=[])
-    log.apply(kinds.DPU_SERVICE_IPAM, "pool", "{}")
+    log.apply(kinds.DPF_OPERATOR_CONFIG, "config", "{}", annotations=[{STAGES: "1"}])
     local.stage(1, to_offset=1)
     local.stage(1, to_offset=log.delivered.folded.position + 9)
     local.stage(1)
     local.stage(1)
     _course(local)
+    local.stage(3, to_offset=local.version - 1)
     log.apply(kinds.DPU_SERVICE_IPAM, "pool", '{"a":1}')
     local.stage(3, to_offset=log.delivered.folded.position - 1)
     _undone(local)
