@@ -59,9 +59,9 @@ class NetworkStages(PartitionTask):
         row = state.staged_networks.rows.get(source)
         if row is None or row.result:
             return None
-        known = self._documents.get(source)
-        if known is None or known.row is not row:  # of the documents only those of the row are used
-            self._documents[source] = source_documents(state, self._derivation, source, known)
+        self._documents[source] = source_documents(state, self._derivation, source, self._documents.get(source))
+        if not self._documents[source].is_readable:
+            return None
         sides = NetworkSides(state, self._derivation, self._documents, self._states.zone)
         progress = NetworkStageProgress(
             self._states.fleet,

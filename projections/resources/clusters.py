@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from projections.label_selectors import matches
+from projections.label_selectors import LabelSelector, matches
 from projections.resources.kinds import DPU_CLUSTER
 from projections.resources.selectors import compiled
 from projections.resources.state import ObjectId, ResourcesState, object_id
@@ -15,8 +15,11 @@ def selected_clusters(state: ResourcesState, source: str, selector: Mapping[str,
     """The keys of DPUClusters of a source with these labels, sorted; or the fault of the selector. One that is being
     deleted counts while it has DPUs: it must keep what serves them."""
     requirements = compiled(selector)
-    if isinstance(requirements, str):
-        return requirements
+    return requirements if isinstance(requirements, str) else clusters_with(state, source, requirements)
+
+
+def clusters_with(state: ResourcesState, source: str, requirements: LabelSelector) -> list[str]:
+    """The keys of DPUClusters of a source whose labels meet these requirements, sorted."""
     rows = state.objects.rows
     return [
         key

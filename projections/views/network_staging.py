@@ -1,6 +1,7 @@
 """How far the DPUs of a staged change of networks are.
 
-The change concerns the DPUs whose network documents it changes. A DPU gets a stage once a relay has reported it. An
+The change concerns the DPUs whose network documents it changes. A DPU gets a stage once a relay has reported it, and
+counts from then on, also if no relay reports it any more: the change may be what cut it off. An
 interface without a port does not count as a failure: chains are often made before the pods that bring their ports.
 """
 
@@ -53,17 +54,22 @@ class NetworkStageProgress(StageProgress):
         if before.digest == after.digest or dpu is None or wanted is None or wanted.object != key:
             return
         self.total += 1
-        if dpu.ordinal not in self._reported_in(zone):
+        named, known = (
+            sides.state.staged_network_dpus.rows.get(stage_key(self._source, zone)),
+            zones.networks.rows.get(name),
+        )
+        is_named = named is not None and name in named.stages
+        had_one = known is not None and known.applied > 0
+        if not is_named and not (row.is_everywhere and had_one) and dpu.ordinal not in self._reported_in(zone):
             self.unreported += 1
             return
-        named = sides.state.staged_network_dpus.rows.get(stage_key(self._source, zone))
         counted = StagedDpu(zone, dpu.ordinal, name, sides.state.network_stage(self._source, zone, name))
-        if named is None or name not in named.stages:
+        if not is_named:
             self.add_unnamed(counted)
         is_released = bool(counted.stage) or row.is_everywhere
         if is_released or row.undone_by:
             document = after if is_released and row.is_open else before
-            is_reached, reason = _outcome(document, zones.networks.rows.get(name))
+            is_reached, reason = _outcome(document, known)
             self.count(counted, is_reached=is_reached, reason=reason, missing="its network document")
 
     def _reported_in(self, zone: str) -> BitMap:

@@ -1,7 +1,7 @@
 """How far the DPUs of a staged change of a policy are, and which list each has.
 
 A DPU gets a stage once a relay has reported it with one of the remembered versions of its zone: a DPU that never had a
-table cannot lack a change of it.
+table cannot lack a change of it. From then on it counts, also if no relay reports it any more.
 """
 
 from __future__ import annotations
@@ -42,10 +42,13 @@ class PolicyStageProgress(StageProgress):
         stages = [stage for stage in fleet.stages_of(zone) if change.version_of(stage)]
         reached = {stage: reached_ordinals(zone, installs, change.version_of(stage)) for stage in stages}
         refused = {each.dpu: each for each in row.exceptions if each.reported_ms >= change.since_ms}
-        named = fleet.staged_dpus.rows.get(zone)
-        for ordinal in sorted(names.keys() & set(reported)):
+        staged = fleet.staged_dpus.rows.get(zone)
+        named = staged.stages if staged is not None else {}
+        for ordinal in sorted(names):
             dpu = StagedDpu(zone, ordinal, names[ordinal], fleet.stage_of(zone, names[ordinal]))
-            if named is None or dpu.name not in named.stages:
+            if dpu.name not in named:
+                if ordinal not in reported:
+                    continue
                 self.add_unnamed(dpu)
             version = change.version_of(dpu.stage)
             if not version:

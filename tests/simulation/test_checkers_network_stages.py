@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from projections.resources.network_documents.derive import NetworkDocuments, node_of
 from projections.resources.network_documents.staged import source_documents
-from projections.resources.network_documents.stated import stated_networks
+from projections.resources.network_documents.stated import in_clusters, stated_networks
 from projections.resources.network_documents.stated_text import decoded_networks, encoded_networks
 from projections.resources.network_stages.rows import StagedNetworks
 from projections.resources.state import LOCAL, ResourcesState
@@ -60,7 +60,7 @@ class StagedNetwork:
         mark, end = self.run.evidence().zone_states[0].networks_before(0), len(self.run.records[RESOURCES_0])
         found = decoded_networks(networks)
         assert found is not None
-        text = NetworkDocuments(found).of_node(*self.node).text
+        text = NetworkDocuments(in_clusters(found, lambda _: (self.node[0],))).of_node(*self.node).text
         self.run.write(ZONES_0, e.NetworksWanted(self.run.stated(), 0, mark, end, [KEY], [NAME], [0], [text]))
 
     def found(self) -> list[str]:

@@ -7,13 +7,16 @@ from functools import partial
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from pyroaring import BitMap
 
 from eventstore.folding.fold import Outcome
 from eventstore.log import INSTALLS, RESOURCES
 from projections.resources import kinds
+from projections.resources.network_documents.document import Interface
 from projections.resources.network_documents.staged import SourceDocuments
-from projections.resources.network_documents.stated import StatedNetworks, StatedPool
+from projections.resources.network_documents.stated import StatedInterface, StatedNetworks, StatedPool, Where
+from projections.resources.network_documents.stated_text import decoded_networks, encoded_networks
 from projections.resources.network_stages.rows import MAX_NETWORKS_BYTES, StagedNetworks
 from projections.staging.course import COMPLETE, PATIENCE_MS, UNDONE
 from projections.staging.decide import PAUSE, RESUME, UNDO
@@ -58,12 +61,12 @@ class Staged:
         """Change the order of the ports of the chain."""
         await self.fleet.apply(kinds.DPU_SERVICE_CHAIN, {"web": chain(*names)})
 
-    async def relays_report(self, *hosts: str) -> None:
+    async def relays_report(self, *hosts: str, version: int = 1) -> None:
         """Relays report the tables of these DPUs."""
         on = self.on
         zone, epoch = on.zone("z1"), next(iter(on.replicas.values())).generation
         ordinals = BitMap(zone.dpus.rows[f"{host}-d{host}"].ordinal for host in hosts).serialize()
-        now_ms, columns = on.now_ms(), ([1], [1], [ordinals])
+        now_ms, columns = on.now_ms(), ([version], [1], [ordinals])
         said = InstallsReported(on.command("z1"), "z1", "r", epoch, len(HOSTS), *columns, [now_ms], [now_ms], {}, {})
         replica = next(iter(on.replicas.values()))
         await replica.append_event(replica.partition_for(INSTALLS, "z1"), b"z1", said, timeout_s=5.0)
@@ -154,6 +157,32 @@ async def test_a_missing_report_counts_as_a_failure_and_a_resume_forgives_it() -
         assert found.row.forgiven == (found.first_dpu,)
 
 
+async def test_a_dpu_that_the_change_cuts_off_holds_it() -> None:
+    """Relays do not report the first DPU any more, and all that they reported of it before is forgotten."""
+    async with plane() as on:
+        found = await staged(on)
+        await found.swap("p1", "p0")
+        await on.until(lambda: found.with_ports(BA) == {found.first})
+        for version in range(2, 40):
+            await found.relays_report(*({*HOSTS} - {found.first}), version=version)
+        await on.until(lambda: bool(found.row.held), timeout_s=3 * PATIENCE_MS / 1_000)
+        assert found.with_ports(BA) == {found.first} and [*found.row.failed] == [found.first_dpu]
+
+
+async def test_a_new_dpu_cluster_has_the_networks_before_the_change() -> None:
+    async with plane() as on:
+        found = await staged(on)
+        await found.swap("p1", "p0")
+        await on.until(lambda: found.with_ports(BA) == {found.first})
+        version = found.row.version
+        await found.fleet.apply(kinds.DPU_CLUSTER, {"c": {"type": "static", "maxNodes": len(HOSTS)}})
+        await found.fleet.apply(kinds.DPU_CLUSTER, {"d": {"type": "static", "maxNodes": 100}})
+        await found.fleet.observe(kinds.DPU_CLUSTER, "d", '{"ready":true,"phase":"Ready"}')
+        await found.fleet.hosts(["h9"])
+        await on.until(lambda: ports(on, "h9") == AB)
+        assert found.row.version == version
+
+
 async def test_changes_during_a_change_wait_for_its_end() -> None:
     async with plane() as on:
         found = await staged(on)
@@ -202,6 +231,18 @@ async def test_a_mistyped_annotation_begins_no_change() -> None:
         await on.until(lambda: found.with_ports(BA) == {found.first})
 
 
+async def test_a_mistyped_first_annotation_holds_changes_back() -> None:
+    async with plane() as on:
+        fleet = await fleet_of(on, *HOSTS)
+        found = Staged(on, fleet)
+        await on.until(lambda: found.with_ports(AB) == {*HOSTS})
+        await found.state_stages("1,lots")
+        await on.until(lambda: SOURCE in fleet.state.staged_networks.rows)
+        await found.swap("p1", "p0")
+        await on.until(lambda: "its change cannot begin: annotation" in observed(fleet)["message"])
+        assert found.with_ports(AB) == {*HOSTS}
+
+
 async def test_a_replica_takes_over_and_the_change_is_stated_once() -> None:
     async with plane() as on:
         found = await staged(on, "a", "b")
@@ -229,7 +270,9 @@ async def test_a_new_dpu_has_the_networks_before_the_change_until_the_last_stage
 
 
 def test_networks_of_any_size_leave_their_stages() -> None:
-    pools = tuple(StatedPool(f"pool-{number}", frozenset(), {}) for number in range(MAX_NETWORKS_BYTES // 10))
+    pools = tuple(
+        StatedPool(f"pool-{number}", Where((), frozenset()), {}) for number in range(MAX_NETWORKS_BYTES // 10)
+    )
     plan = StagePlan(("1", "100%"), 0, "0")
     row = StagedNetworks(1, "[]", "[]", plan, 0, 0, 2, result=COMPLETE)
     large = StatedNetworks(pools=pools)
@@ -251,6 +294,20 @@ def test_a_late_copy_of_the_first_networks_begins_no_change() -> None:
     staged.stage(2)
     staged.stage(1, to_offset=late)
     assert log.state.staged_networks.rows[SOURCE].after == networks(2)
+
+
+def test_a_build_reads_only_text_that_it_would_write() -> None:
+    everywhere = Where((), frozenset())
+    pool, interface = StatedPool("pool", everywhere, {}), Interface("dpf/p0", "physical", settings={"mtu": 1})
+    known = StatedNetworks((StatedInterface("s/k/n/p0", everywhere, {}, interface),), (), (pool,))
+    text = encoded_networks(known)
+    assert decoded_networks(text) == known
+    assert decoded_networks(text.replace('"mtu":1', '"mtu": 1')) is None
+    assert decoded_networks(text.replace("s/k/n/p0", "p0")) is None
+    assert decoded_networks(text.replace('"name":"dpf/p0"', '"later":1,"name":"dpf/p0"')) is None
+    other = StatedNetworks((StatedInterface("s/k/n/p0", everywhere, {}, replace(interface, settings={"mtu": True})),))
+    documents = SourceDocuments(known._replace(pools=()))
+    assert not documents.is_same(SourceDocuments(other)) and documents.networks == other
 
 
 def _has(found: Staged, count: int) -> bool:

@@ -31,6 +31,7 @@ from projections.resources.network_documents.stated import (
     StatedInterface,
     StatedNetworks,
     StatedPool,
+    Where,
     short,
 )
 from projections.resources.service_specs import ChainPort, PortAddresses
@@ -51,7 +52,7 @@ class NetworkDocuments:
     def __init__(self, networks: StatedNetworks) -> None:
         self.networks = networks
         selecting: list[StatedInterface | StatedChain] = [*networks.interfaces, *networks.chains]
-        self._label_keys = tuple(sorted({need.key for each in selecting for need in each.nodes}))
+        self._label_keys = tuple(sorted({need.key for each in selecting for need in each.where.nodes}))
         self._found: dict[tuple[str, tuple[str | None, ...]], NetworkDocument] = {}
 
     def of_node(self, cluster: str, labels: Mapping[str, str]) -> NetworkDocument:
@@ -86,9 +87,9 @@ def _wanted_labels(wanted: Wanted) -> Labels:
 
 
 def _document(networks: StatedNetworks, cluster: str, labels: Mapping[str, str]) -> NetworkDocument:
-    interfaces = [each for each in networks.interfaces if cluster in each.clusters and matches(each.nodes, labels)]
-    chains = [each for each in networks.chains if cluster in each.clusters and matches(each.nodes, labels)]
-    pools = [each for each in networks.pools if cluster in each.clusters]
+    interfaces = [each for each in networks.interfaces if _is_on(each.where, cluster, labels)]
+    chains = [each for each in networks.chains if _is_on(each.where, cluster, labels)]
+    pools = [each for each in networks.pools if _is_on(each.where, cluster, labels)]
     if not interfaces and not chains:
         return NO_NETWORK
     faults: dict[str, tuple[str, ...]] = {}
@@ -110,6 +111,10 @@ def _document(networks: StatedNetworks, cluster: str, labels: Mapping[str, str])
         fault = f"the network document of its DPUs would have {size} bytes, more than the {MAX_DOCUMENT_BYTES} allowed"
         return NetworkDocument("", "", parts, dict.fromkeys(parts, (fault,)))
     return document
+
+
+def _is_on(where: Where, cluster: str, labels: Mapping[str, str]) -> bool:
+    return cluster in where.clusters and matches(where.nodes, labels)
 
 
 def _switches(

@@ -6,9 +6,12 @@ networks, which follow from the objects.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
+from projections.label_selectors import LabelSelector
+from projections.resources.clusters import clusters_with
 from projections.resources.derivation import Derivation
 from projections.resources.network_documents.derive import NetworkDocuments
 from projections.resources.network_documents.document import NetworkDocument
@@ -16,6 +19,7 @@ from projections.resources.network_documents.stated import (
     StatedChain,
     StatedInterface,
     StatedNetworks,
+    in_clusters,
     stated_networks,
 )
 from projections.resources.network_documents.stated_text import decoded_networks, encoded_networks
@@ -23,8 +27,11 @@ from projections.resources.network_stages.annotations import stages_of
 from projections.resources.network_stages.rows import MAX_NETWORKS_BYTES, StagedNetworks
 from projections.resources.state import ResourcesState
 from projections.staging.course import COMPLETE, UNDONE, stage_text
-from projections.staging.plan import StagePlan
+from projections.staging.plan import ALL, StagePlan
 
+_Key: TypeAlias = tuple[str, tuple[frozenset[str], ...]]
+_ANY_STAGES = StagePlan(("1", ALL), 0, "0")
+"""Stages of a first row, which changes nothing; each change has its own."""
 _Stated: TypeAlias = Sequence[StatedInterface | StatedChain]
 
 UNREADABLE = NetworkDocument("", "", faults={"": ("the networks before or after the staged change cannot be read",)})
@@ -49,29 +56,40 @@ class NextChange(NamedTuple):
 
 
 class SourceDocuments:
-    """The documents of one source. `stages` are those that the source states, or their fault; `earlier` are the
-    documents of another state of the source, some of which may be the same."""
+    """The documents of one source. `stages` are those that the source states, or their fault. `clusters_of` gives the
+    DPU clusters of a selector. `earlier` are the documents of another state of the source, which may be the same.
+    """
 
     def __init__(
         self,
         networks: StatedNetworks,
         row: StagedNetworks | None = None,
         stages: StagePlan | str | None = None,
+        clusters_of: Callable[[LabelSelector], Iterable[str]] = lambda _: (),
         earlier: SourceDocuments | None = None,
     ) -> None:
         self.networks, self.row, self.stages = networks, row, stages
-        self.text = encoded_networks(networks) if row is not None or stages is not None else ""
-        is_same = earlier is not None and earlier.networks == networks
-        self._present: NetworkDocuments = (
-            earlier._present if earlier is not None and is_same else NetworkDocuments(networks)
-        )
-        known = {**(earlier._by_text if earlier is not None else {}), self.text: self._present}
-        texts = (row.before, row.after) if row is not None else ()
-        self._by_text: dict[str, NetworkDocuments | None] = {
-            text: known.get(text) or _documents(text) for text in texts
-        }
+        self.text = encoded_networks(networks)
+        self._known: dict[_Key, NetworkDocuments] = {}
+        earlier_known = earlier._known if earlier is not None else {}
+        self._present = self._documents(networks, earlier_known)
+        self._by_text: dict[str, NetworkDocuments | None] = {}
+        for text in (row.before, row.after) if row is not None else ():
+            found = decoded_networks(text)
+            moved = in_clusters(found, clusters_of) if found is not None else None
+            self._by_text[text] = self._documents(moved, earlier_known) if moved is not None else None
         self._too_large = _fault_of_size(self.text)
         self._unreleased: dict[str, dict[str, str]] = {}
+
+    def _documents(self, networks: StatedNetworks, known: Mapping[_Key, NetworkDocuments]) -> NetworkDocuments:
+        key = _key(networks)
+        self._known[key] = known.get(key) or NetworkDocuments(networks)
+        return self._known[key]
+
+    def is_same(self, other: SourceDocuments) -> bool:
+        """Whether two states of a source give the same documents."""
+        mine, theirs = ((each.row, each.stages, each.networks.faults, [*each._known]) for each in (self, other))
+        return mine == theirs
 
     def of_node(self, stage: int, cluster: str, labels: Mapping[str, str]) -> StagedDocument:
         """The document of a DPU whose node in this DPU cluster has these labels: `stage` is its released stage."""
@@ -98,17 +116,24 @@ class SourceDocuments:
         documents = self._by_text[text]
         return documents.of_node(cluster, labels) if documents is not None else UNREADABLE
 
+    @property
+    def is_readable(self) -> bool:
+        """Whether this build can read the networks before and after the change."""
+        return None not in self._by_text.values()
+
     def next_change(self) -> NextChange | None:
         """The change that is to begin; None if none is."""
         row = self.row
-        if isinstance(self.stages, str) or (row is not None and not row.result):
+        if row is not None and not row.result:
             return None
         if self.stages is None:  # whatever size the networks have
             return NextChange("[]", None) if row is not None else None
         if self._too_large:
             return None
-        if row is None:
-            return NextChange(self.text, self.stages)
+        if row is None:  # with wrong stages, too: no change may pass them by
+            return NextChange(self.text, self.stages if isinstance(self.stages, StagePlan) else _ANY_STAGES)
+        if isinstance(self.stages, str):
+            return None
         is_unknown = self.text not in (row.before, row.after)
         is_taken_back = row.result == UNDONE and self.text == row.before
         is_earlier = row.result == COMPLETE and self.text == row.before != row.after
@@ -131,6 +156,8 @@ class SourceDocuments:
     def _why_unreleased(self) -> str:
         row = self.row
         assert row is not None, "without a staged change every DPU has the present networks"
+        if not self.is_readable:
+            return "waits for a later version of the plane, which stated the networks"
         if row.undone_by and self.text == row.after:
             return f"its change was rolled back by {row.undone_by}"
         if not row.result:
@@ -149,14 +176,14 @@ def source_documents(
     """The documents of a source; `earlier` are returned if they are those."""
     networks, stages = stated_networks(state, derivation, source), stages_of(state, source)
     row = state.staged_networks.rows.get(source)
-    if earlier is not None and (earlier.networks, earlier.row, earlier.stages) == (networks, row, stages):
-        return earlier
-    return SourceDocuments(networks, row, stages, earlier)
+    found = SourceDocuments(networks, row, stages, partial(clusters_with, state, source), earlier)
+    return earlier if earlier is not None and earlier.is_same(found) else found
 
 
-def _documents(text: str) -> NetworkDocuments | None:
-    networks = decoded_networks(text)
-    return NetworkDocuments(networks) if networks is not None else None
+def _key(networks: StatedNetworks) -> _Key:
+    """Networks by their text: values of JSON may be equal, as 1 and true are, and have different texts."""
+    parts = (networks.interfaces, networks.chains, networks.pools)
+    return encoded_networks(networks), tuple(each.where.clusters for part in parts for each in part)
 
 
 def _fault_of_size(text: str) -> str:

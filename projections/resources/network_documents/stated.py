@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from projections.label_selectors import LabelSelector
-from projections.resources.clusters import selected_clusters
+from projections.resources.clusters import clusters_with
 from projections.resources.derivation import Derivation
 from projections.resources.kinds import DPU_SERVICE, DPU_SERVICE_CHAIN, DPU_SERVICE_INTERFACE, DPU_SERVICE_IPAM
 from projections.resources.network_documents.document import BRIDGE, Interface
@@ -33,30 +33,36 @@ from schemas.resources.dpf.networks import IPAM_CHILD_NAME
 _OVN_BRIDGE = "br-ovn"
 
 
+class Where(NamedTuple):
+    """The nodes of an object: those with these labels, in the DPU clusters that `selector` selects now."""
+
+    selector: LabelSelector
+    clusters: frozenset[str]
+    nodes: LabelSelector = ()
+
+
 class StatedInterface(NamedTuple):
-    """An interface with its labels, for the nodes of these DPU clusters that the selector matches."""
+    """An interface with its labels."""
 
     key: str
-    clusters: frozenset[str]
-    nodes: LabelSelector
+    where: Where
     labels: Labels
     interface: Interface
 
 
 class StatedChain(NamedTuple):
-    """The switches of a chain, for the nodes of these DPU clusters that the selector matches."""
+    """The switches of a chain."""
 
     key: str
-    clusters: frozenset[str]
-    nodes: LabelSelector
+    where: Where
     switches: tuple[ChainSwitch, ...]
 
 
 class StatedPool(NamedTuple):
-    """An address pool by its name and labels in these DPU clusters."""
+    """An address pool by its name and labels, which all nodes of its DPU clusters have."""
 
     name: str
-    clusters: frozenset[str]
+    where: Where
     labels: Labels
 
 
@@ -71,6 +77,17 @@ class StatedNetworks(NamedTuple):
 
 
 Stated = TypeVar("Stated", StatedInterface, StatedChain, StatedPool)
+
+
+def in_clusters(networks: StatedNetworks, clusters_of: Callable[[LabelSelector], Iterable[str]]) -> StatedNetworks:
+    """The networks in the DPU clusters that `clusters_of` gives for each selector."""
+
+    def moved(found: Stated) -> Stated:
+        clusters = frozenset(clusters_of(found.where.selector))
+        return found._replace(where=found.where._replace(clusters=clusters))
+
+    interfaces, chains = tuple(map(moved, networks.interfaces)), tuple(map(moved, networks.chains))
+    return networks._replace(interfaces=interfaces, chains=chains, pools=tuple(map(moved, networks.pools)))
 
 
 def stated_networks(state: ResourcesState, derivation: Derivation, source: str) -> StatedNetworks:
@@ -143,7 +160,7 @@ def _interface(of_ptp: frozenset[str], key: str, row: Resource, state: Resources
     labels = (inner.template.metadata.labels if inner.template.metadata else None) or {}
     is_ptp = found.interface_type == "service" and settings.get("serviceID") in of_ptp
     interface = Interface(short(key), found.interface_type, _port(found), settings=settings, ptp=is_ptp)
-    return StatedInterface(key, *where, labels, interface)
+    return StatedInterface(key, where, labels, interface)
 
 
 def _settings(spec: JSON, kind: str) -> JSON | None:
@@ -176,7 +193,7 @@ def _chain(key: str, row: Resource, state: ResourcesState) -> StatedChain | str:
     if isinstance(inner, str):
         return inner
     where = _where(state, key, spec, inner.node_selector)
-    return where if isinstance(where, str) else StatedChain(key, *where, inner.template.spec.switches)
+    return where if isinstance(where, str) else StatedChain(key, where, inner.template.spec.switches)
 
 
 def _pool(key: str, row: Resource, state: ResourcesState) -> StatedPool | str:
@@ -187,18 +204,15 @@ def _pool(key: str, row: Resource, state: ResourcesState) -> StatedPool | str:
     if isinstance(where, str):
         return where
     labels = (spec.metadata.labels if spec.metadata else None) or {}
-    return StatedPool(row.annotations.get(IPAM_CHILD_NAME) or object_id(key).name, where[0], labels)
+    return StatedPool(row.annotations.get(IPAM_CHILD_NAME) or object_id(key).name, where, labels)
 
 
-def _where(
-    state: ResourcesState, key: str, spec: ClusterSelecting, node_selector: JSON | None
-) -> tuple[frozenset[str], LabelSelector] | str:
-    """The DPU clusters and the nodes of an object, or the fault of one of its selectors."""
-    clusters = selected_clusters(state, object_id(key).source, spec.clusters)
-    nodes = compiled(node_selector)
-    if isinstance(clusters, str):
-        return clusters
-    return nodes if isinstance(nodes, str) else (frozenset(clusters), nodes)
+def _where(state: ResourcesState, key: str, spec: ClusterSelecting, node_selector: JSON | None) -> Where | str:
+    """Where an object is, or the fault of one of its selectors."""
+    selector, nodes = compiled(spec.clusters), compiled(node_selector)
+    if isinstance(selector, str) or isinstance(nodes, str):
+        return selector if isinstance(selector, str) else str(nodes)
+    return Where(selector, frozenset(clusters_with(state, object_id(key).source, selector)), nodes)
 
 
 def _converted(spec: JSON, kind: type[Read]) -> Read | str:

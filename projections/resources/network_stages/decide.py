@@ -9,6 +9,7 @@ from eventstore.folding.fold import DONE, UNCHANGED, Decision, Outcome, RecordMe
 from eventstore.reasons import Fault, Reason
 from projections.field_checks import check_zone, quoted
 from projections.resources import kinds
+from projections.resources.json_limits import fault_of_limits
 from projections.resources.network_stages.rows import MAX_NETWORKS_BYTES, PREFIX, StagedNetworks, stage_key
 from projections.resources.state import Mark, ResourcesChange, ResourcesState, object_id
 from projections.staging.course import COMPLETE, UNDONE, stage_text
@@ -100,6 +101,8 @@ def _fault_of_staged(event: NetworksStaged) -> str | None:
         return fault
     if (size := len(event.networks.encode(errors="surrogatepass"))) > MAX_NETWORKS_BYTES:
         return f"networks: {size} bytes are more than the {MAX_NETWORKS_BYTES} allowed"
+    if fault := fault_of_limits(event.networks):
+        return f"networks: {fault}"
     return None if _is_list(event.networks) else "networks: the text must be a JSON list"
 
 

@@ -11,6 +11,7 @@ from eventstore.folding.fold import folds_by_version
 from eventstore.log import RESOURCES, ZONES, Partition
 from projections.resources.network_documents.derive import NetworkDocuments
 from projections.resources.network_documents.document import NO_NETWORK
+from projections.resources.network_documents.stated import in_clusters
 from projections.resources.network_documents.stated_text import decoded_networks
 from projections.resources.network_stages.rows import StagedNetworks
 from projections.resources.state import LOCAL
@@ -22,6 +23,9 @@ from tests.simulation.fresh import Step, refold
 from tests.simulation.plan import PARTITIONS
 
 Found = Iterator[str]
+
+_CLUSTER = "cluster"
+"""The DPU cluster of all selectors: there is one."""
 
 
 class _Course:
@@ -37,13 +41,11 @@ class _Course:
         self.undone = inf
         self.ended = inf
         networks = [each for text in (row.before, row.after) if (each := decoded_networks(text)) is not None]
-        clusters = [each.clusters for found in networks for each in found.interfaces]
-        self._cluster = min((name for each in clusters for name in each), default="")
-        self._documents = [NetworkDocuments(each) for each in networks]
+        self._documents = [NetworkDocuments(in_clusters(each, lambda _: (_CLUSTER,))) for each in networks]
 
     def digests(self, dpu: str) -> tuple[str, str]:
         """The digests of a DPU's documents before and after the change, in the only DPU cluster."""
-        before, after = (each.of_node(self._cluster, {"kubernetes.io/hostname": dpu}) for each in self._documents)
+        before, after = (each.of_node(_CLUSTER, {"kubernetes.io/hostname": dpu}) for each in self._documents)
         return before.digest, after.digest
 
     def since(self, dpu: str) -> float:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from projections.resources import kinds
-from projections.resources.network_documents.stated import StatedNetworks, StatedPool
+from projections.resources.json_limits import NESTING_MAX
+from projections.resources.network_documents.stated import StatedNetworks, StatedPool, Where
 from projections.resources.network_documents.stated_text import encoded_networks
 from projections.resources.network_stages.annotations import STAGES
 from projections.resources.network_stages.rows import MAX_NETWORKS_BYTES
@@ -18,7 +19,7 @@ _HOUR_MS = 3_600_000
 
 def networks(number: int) -> str:
     """The text of networks with one pool."""
-    return encoded_networks(StatedNetworks(pools=(StatedPool(f"pool{number}", frozenset(), {}),)))
+    return encoded_networks(StatedNetworks(pools=(StatedPool(f"pool{number}", Where((), frozenset()), {}),)))
 
 
 class NetworkLog:
@@ -87,6 +88,7 @@ def _malformed(networks_of: NetworkLog) -> None:
         {"bake_ms": MAX_BAKE_MS + 1},
         {"networks": f"[{text}]"},
         {"networks": "{"},
+        {"networks": "[" * (NESTING_MAX + 1)},
         {"networks": "{}"},
     )
     for columns in wrong:
