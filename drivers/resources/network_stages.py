@@ -10,10 +10,11 @@ import asyncio
 from drivers.resources.partition_task import PartitionTask, TaskContext
 from drivers.stage_records import StageRecord, StageRecords
 from eventstore.folding.fold import Decision, RecordMetadata
-from projections.resources.kinds import DPU
+from projections.resources.kinds import DPU, DPU_CLUSTER
 from projections.resources.network_documents.needs import NetworkSides
 from projections.resources.network_documents.staged import SourceDocuments, source_documents
 from projections.resources.network_stages.decide import decide_network_stages
+from projections.resources.network_stages.rows import StagedNetworks
 from projections.views.network_staging import NetworkStageProgress
 
 PASS_S = 1.0
@@ -30,7 +31,8 @@ class NetworkStages(PartitionTask):
     def __init__(self, context: TaskContext) -> None:
         super().__init__(context)
         self._records = StageRecords(self._replica, self._events, self._partition, self._decide, now_ms=self._now_ms)
-        self._documents: dict[str, SourceDocuments] = {}
+        self._documents: dict[str, tuple[object, SourceDocuments]] = {}
+        """The documents of each source, and what those before and after its change follow from."""
 
     async def run(self) -> None:
         """Append the records that are needed, for ever."""
@@ -59,10 +61,10 @@ class NetworkStages(PartitionTask):
         row = state.staged_networks.rows.get(source)
         if row is None or row.result:
             return None
-        self._documents[source] = source_documents(state, self._derivation, source, self._documents.get(source))
-        if not self._documents[source].is_readable:
+        documents = self._documents_of(source, row)
+        if not documents.is_readable:
             return None
-        sides = NetworkSides(state, self._derivation, self._documents, self._states.zone)
+        sides = NetworkSides(state, self._derivation, {source: documents}, self._states.zone)
         progress = NetworkStageProgress(
             self._states.fleet,
             sides,
@@ -75,6 +77,17 @@ class NetworkStages(PartitionTask):
         is_counted = await self._count(progress, source)
         is_same = self._state is state and state.staged_networks.rows.get(source) is row
         return progress if is_counted and is_same else None
+
+    def _documents_of(self, source: str, row: StagedNetworks) -> SourceDocuments:
+        rows, clusters = self._state.objects.rows, self._state.of_kind(source, DPU_CLUSTER)
+        cause = row, [(key, rows[key].changed_offset, self._state.serves(key)) for key in clusters]
+        known = self._documents.get(source)
+        if known is not None and known[0] == cause:
+            return known[1]
+        earlier = known[1] if known is not None else None
+        found = source_documents(self._state, self._derivation, source, earlier)
+        self._documents[source] = cause, found
+        return found
 
     async def _count(self, progress: NetworkStageProgress, source: str) -> bool:
         """Count the DPUs of a source. Returns whether all were counted with one derivation."""
