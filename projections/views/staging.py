@@ -31,17 +31,22 @@ class PolicyStageProgress(StageProgress):
     def add_zone(self, zone: str, zones: ZonesState, installs: InstallsState) -> None:
         """Count the DPUs of a zone."""
         change, fleet = self._change, self._fleet
-        row = installs.zones.rows.get(zone)
         names = zones.dpu_index.zone(zone).names if change.concerns(fleet.zone(zone).labels) else {}
         self.total += len(names)
-        if not names or row is None or row.epoch != self._epoch:
-            self.unreported += len(names)
+        if not names:
             return
-        reported = reached_ordinals(zone, installs, 0)
+        row = installs.zones.rows.get(zone)
+        if row is not None and row.epoch != self._epoch:  # reports of an earlier log
+            row = None
+        reported = reached_ordinals(zone, installs, 0) if row is not None else BitMap()
         self.unreported += len(names.keys() - set(reported))
         stages = [stage for stage in fleet.stages_of(zone) if change.version_of(stage)]
-        reached = {stage: reached_ordinals(zone, installs, change.version_of(stage)) for stage in stages}
-        refused = {each.dpu: each for each in row.exceptions if each.reported_ms >= change.since_ms}
+        reached = {
+            stage: reached_ordinals(zone, installs, change.version_of(stage)) if row is not None else BitMap()
+            for stage in stages
+        }
+        exceptions = row.exceptions if row is not None else ()
+        refused = {each.dpu: each for each in exceptions if each.reported_ms >= change.since_ms}
         staged = fleet.staged_dpus.rows.get(zone)
         named = staged.stages if staged is not None else {}
         for ordinal in sorted(names):

@@ -6,8 +6,10 @@ import pytest
 
 from projections.fleet.state import FleetState
 from projections.fleet.tables.zone_table import delta, table
+from projections.installs.rows import InstallsState
 from projections.rules.rule import Rule
 from projections.staging.course import PATIENCE_MS
+from projections.views.staging import PolicyStageProgress
 from tests.support.fleet import (
     Device,
     Fleet,
@@ -18,6 +20,7 @@ from tests.support.fleet import (
     expected_table,
     saved_bytes,
 )
+from tests.support.zones import ZonesPartition
 
 DROP = Rule(5, "drop", "any", ())
 
@@ -43,6 +46,19 @@ def staged(fleet: Fleet) -> None:
     assert fleet.stage("p", sources={"app": "web"}).code == "done"
     assert fleet.name_dpus(1, "z0/d0").code == "done"
     assert fleet.observe(0, named=1).code == "done"
+
+
+def test_a_named_dpu_counts_although_no_relay_reports_it_any_more() -> None:
+    fleet, zones = made(), ZonesPartition()
+    zones.register("d0", zone="z0")
+    zones.register("d1", zone="z0")
+    staged(fleet)
+    change = fleet.state.staged
+    assert change is not None
+    for waited_ms, waiting, failed in ((0, 1, []), (PATIENCE_MS, 0, ["z0/d0"])):
+        progress = PolicyStageProgress(fleet.state, change, epoch=1, now_ms=change.since_ms + waited_ms)
+        progress.add_zone("z0", zones.state, InstallsState())
+        assert (progress.total, progress.waiting, [*progress.failed]) == (2, waiting, failed)
 
 
 def test_a_dpu_beyond_the_released_stage_never_has_the_new_list() -> None:
