@@ -6,12 +6,13 @@ behind do no harm (projections/staging/decide.py). Nothing is appended that the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from drivers.internal_events import InternalEvents
 from eventstore.folding.fold import Decision, RecordMetadata
-from eventstore.log import Partition
+from eventstore.log import INSTALLS, ZONES, Partition
+from eventstore.replicas.catch_up import CatchUp
 from eventstore.replicas.replica import Replica
 from projections.views.stage_progress import StageProgress
 from schemas.events import MAX_ITEMS, StageDpusNamed, StageObserved
@@ -39,14 +40,24 @@ class StageRecords:
         self._partition = partition
         self._decide = decide
         self._now_ms = now_ms
+        partitions = (partition, *replica.partitions(ZONES), *replica.partitions(INSTALLS))
+        self._catch_ups = [CatchUp(replica, each) for each in partitions]
 
-    async def append(self, progress: StageProgress, actor: str) -> None:
-        """Name what the next stage lacks; if it lacks nothing, state how far the DPUs are."""
-        names = progress.names()
-        for start in range(0, len(names), MAX_ITEMS):
-            await self._append(progress.naming(names[start : start + MAX_ITEMS], actor))
-        if not names:
-            await self._append(progress.observation(actor))
+    async def advance(self, count: Callable[[], Awaitable[StageProgress | None]], actor: str) -> None:
+        """Name what the next stage lacks; if it lacks nothing, state how far the DPUs are.
+
+        The DPUs are counted again once everything is folded that the log has now: a replica may lag that still sees
+        what DPUs had before an undo.
+        """
+        progress = await count()
+        if progress is None or not any(map(self._is_needed, _records(progress, actor))):
+            return
+        for catch_up in self._catch_ups:
+            if not await catch_up():
+                return
+        progress = await count()
+        for event in _records(progress, actor) if progress is not None else ():
+            await self._append(event)
 
     async def _append(self, event: StageRecord) -> None:
         """Append an event that the fold would act on now, in our turn, and wait until it is folded."""
@@ -68,3 +79,11 @@ class StageRecords:
         now_ms = self._now_ms()
         at = RecordMetadata(self._partition, self._replica.position(self._partition), now_ms, now_ms)
         return self._decide(event, at).change is not None
+
+
+def _records(progress: StageProgress, actor: str) -> list[StageRecord]:
+    names = progress.names()
+    found: list[StageRecord] = [
+        progress.naming(names[start : start + MAX_ITEMS], actor) for start in range(0, len(names), MAX_ITEMS)
+    ]
+    return found or [progress.observation(actor)]

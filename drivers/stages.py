@@ -46,17 +46,12 @@ class Stages:
             if not self._is_under_way():
                 await self._replica.fold_waits.changed(FLEET_0)
                 continue
-            await self._advance()
+            await self._records.advance(self._progress, self._actor)
             await asyncio.sleep(PASS_S * self._rng.uniform(0.5, 1.5))
 
     def _is_under_way(self) -> bool:
         staged = self._states.fleet.staged
         return staged is not None and not staged.result and not self._replica.folded(FLEET_0).halted
-
-    async def _advance(self) -> None:
-        progress = await self._progress()
-        if progress is not None:
-            await self._records.append(progress, self._actor)
 
     async def _progress(self) -> PolicyStageProgress | None:
         """The progress of the present change; None if it has changed meanwhile."""

@@ -6,6 +6,7 @@ Networks (`networks`) begins a change. Each resources partition has one task.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from drivers.resources.partition_task import PartitionTask, TaskContext
 from drivers.stage_records import StageRecord, StageRecords
@@ -43,9 +44,7 @@ class NetworkStages(PartitionTask):
                 await self._replica.fold_waits.changed(self._partition)
                 continue
             for source in sources:
-                progress = await self._progress(source)
-                if progress is not None:
-                    await self._records.append(progress, f"{self.actor}/{self._replica.name}")
+                await self._records.advance(partial(self._progress, source), f"{self.actor}/{self._replica.name}")
             await asyncio.sleep(PASS_S)
 
     def _under_way(self) -> list[str]:

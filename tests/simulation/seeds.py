@@ -9,7 +9,7 @@ ROLLOUTS = (7, 8, 10, 11)
 """Seeds of small runs with rollouts: some seconds each."""
 STAGES = (4, 5)
 """Seeds of small runs with staged changes."""
-NETWORK_STAGES = (11, 34)
+NETWORK_STAGES = (11, 13)
 """Seeds of small runs with staged changes of networks."""
 MODELS_S = 60.0
 MODELS = (15, 31, 40)

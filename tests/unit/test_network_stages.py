@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from pyroaring import BitMap
 
 from eventstore.folding.fold import Outcome
-from eventstore.log import INSTALLS, RESOURCES
+from eventstore.log import INSTALLS, RESOURCES, ZONES, Partition
 from projections.resources import kinds
 from projections.resources.network_documents.document import Interface
 from projections.resources.network_documents.staged import SourceDocuments
@@ -22,6 +22,7 @@ from projections.staging.course import COMPLETE, PATIENCE_MS, UNDONE
 from projections.staging.decide import PAUSE, RESUME, UNDO
 from projections.staging.plan import StagePlan
 from schemas.events import InstallsReported, NetworksStaged, StagesRequested
+from tests.support.memory_log import Contents, MemoryLog
 from tests.support.memory_plane import Plane, plane
 from tests.support.pinned.network_stages import NetworkLog, networks
 from tests.support.resources import DeliveredResources
@@ -257,6 +258,45 @@ async def test_a_replica_takes_over_and_the_change_is_stated_once() -> None:
         await found.agents_apply(*found.with_ports(BA))
         await on.until(lambda: found.with_ports(BA) == {*HOSTS})
         assert on.count(_partition(on), NetworksStaged) == 2
+
+
+class Lagging:
+    """The content of a log, of which a reader gets no further records of zones while it is stalled."""
+
+    def __init__(self, contents: Contents) -> None:
+        self._contents = contents
+        self.is_stalled = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._contents, name)
+
+    def since(self, partition: Partition, position: int) -> Any:
+        is_hidden = self.is_stalled and partition.topic == ZONES
+        return [] if is_hidden else self._contents.since(partition, position)
+
+
+async def test_a_replica_that_lags_releases_nothing_by_what_dpus_had_before_an_undo() -> None:
+    async with plane() as on:
+        found = await staged(on)
+        lagging: Any = Lagging(on.contents)
+        on.first.insert(0, "b")
+        await on.start("b", "api", log=MemoryLog(lagging, on.now_ms))
+        await found.swap("p1", "p0")
+        await on.until(lambda: found.with_ports(BA) == {found.first})
+        await found.request(PAUSE)
+        await found.agents_apply(found.first)
+        await asyncio.sleep(5)
+        lagging.is_stalled = True
+        await found.request(UNDO)
+        await on.until(lambda: found.with_ports(AB) == {*HOSTS})
+        await found.agents_apply(found.first)
+        await on.until(lambda: found.row.result == UNDONE, timeout_s=120)
+        await found.swap("p0", "p1")
+        await on.until(lambda: found.row.result == COMPLETE, timeout_s=120)
+        await found.swap("p1", "p0")
+        await on.until(lambda: found.with_ports(BA) == {found.first}, timeout_s=120)
+        await asyncio.sleep(PATIENCE_MS / 2_000)
+        assert found.row.stage == 1 and found.with_ports(BA) == {found.first}
 
 
 async def test_a_new_dpu_has_the_networks_before_the_change_until_the_last_stage() -> None:
