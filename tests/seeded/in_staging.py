@@ -74,6 +74,6 @@ BUGS = (
         "every DPU gets the networks of a change with its first stage",
         "I32",
         lambda: patched((StagedNetworks, "of_stage", _with_the_first_stage)),
-        SimulatedScenario(35, faulty_s=150.0, plan=with_network_stages),
+        SimulatedScenario(36, faulty_s=150.0, plan=with_network_stages),
     ),
 )
