@@ -87,6 +87,8 @@ OF_THE_READER = {
     "dpuplane dpus config": "no object wants a DPU",
     "dpuplane dpus network": "is not a DPU of any zone",
     "dpuplane rollout ": "has no rollout: it does not exist",
+    "dpuplane networks status": "no change of the networks of 'local' was staged",
+    "dpuplane networks ": "have no staged change",
     "dpuplane commands show": "did not reach the log in time",
     "dpuplane zones delete": "and must have none",
 }
