@@ -81,7 +81,7 @@ class Machine:
     def reboot(self) -> None:
         """An operator reboots the host."""
         self.host.run("sh", "-c", "kill $(cat /run/agent.pid)")
-        self.host.run("sh", "-c", "sync; (sleep 1; echo b > /proc/sysrq-trigger) &")
+        self.host.run("sh", "-c", "sync; (sleep 1; echo b > /proc/sysrq-trigger) > /dev/null 2>&1 &")
         self.host.until_booted()
 
     def has_network(self) -> bool:
