@@ -47,6 +47,17 @@ async def test_a_refusal_is_for_its_verbs_and_paths_and_used_up() -> None:
 
 
 @pytest.mark.virtual_clock
+async def test_a_read_of_a_test_is_sent_again_after_429_responses_and_no_other() -> None:
+    api = SimulatedApi(random.Random(7))
+    api.faults.refuse(429, "get", times=3)
+    assert (await get(api, NODES))["items"] == []
+    assert api.requests == {("get", 429): 3, ("get", 200): 1}
+    api.faults.refuse(503, "get")
+    with pytest.raises(ApiError):
+        await get(api, NODES)
+
+
+@pytest.mark.virtual_clock
 async def test_a_list_may_hide_objects_that_exist() -> None:
     api = SimulatedApi(random.Random(7))
     for number in range(10):

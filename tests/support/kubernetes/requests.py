@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from schemas.kubernetes.api import NOT_FOUND, ApiError, KubernetesApi
+from schemas.kubernetes.api import NOT_FOUND, TOO_MANY_REQUESTS, ApiError, KubernetesApi
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 ALREADY_EXISTS = "AlreadyExists"
@@ -16,9 +16,20 @@ ESTABLISHED_S = 30.0
 
 
 async def get(api: KubernetesApi, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """An object or a list, decoded."""
-    found: dict[str, Any] = msgspec.json.decode(await api.get(path, query))
-    return found
+    """An object or a list, decoded.
+
+    A 429 response is no answer yet: for a moment after a definition was changed, its kind cannot be listed, even if an
+    earlier list succeeded. As in client-go, the request is sent again.
+    """
+    async with asyncio.timeout(ESTABLISHED_S):
+        while True:
+            try:
+                found: dict[str, Any] = msgspec.json.decode(await api.get(path, query))
+                return found
+            except ApiError as error:
+                if error.status != TOO_MANY_REQUESTS:
+                    raise
+            await asyncio.sleep(0.05)
 
 
 async def create(api: KubernetesApi, path: str, body: Any) -> dict[str, Any]:
@@ -57,6 +68,6 @@ async def _until_listed(api: KubernetesApi, path: str) -> None:
             await api.get(path, {"limit": "1"})
             return
         except ApiError as error:
-            if error.status not in (NOT_FOUND, 429, 503):
+            if error.status not in (NOT_FOUND, TOO_MANY_REQUESTS, 503):
                 raise
         await asyncio.sleep(0.05)
