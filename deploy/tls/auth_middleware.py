@@ -60,7 +60,7 @@ def auth_middleware(
 @contextmanager
 def _while_trusted(request: web.Request, authenticator: CertificateAuthenticator, identity: Identity) -> Iterator[None]:
     """Abort the connection when its certificate expires or is revoked: agent links and feeds of the page last
-    for days.
+    for days, the download of an image for minutes.
     """
     transport = request.transport
     if transport is None:  # the client has already disconnected
@@ -83,13 +83,20 @@ def _authenticate(authenticator: CertificateAuthenticator, request: web.Request)
     return authenticator.authenticate(certificate)
 
 
-def node_agent_of(authenticator: CertificateAuthenticator, request: web.Request) -> str:
-    """The host whose agent makes a request; empty if its certificate names another role, or is missing or invalid."""
+@contextmanager
+def node_agent_of(authenticator: CertificateAuthenticator, request: web.Request) -> Iterator[str]:
+    """The host whose agent makes a request; empty if its certificate names another role, or is missing or invalid.
+    While the context lasts, the connection is aborted when the certificate expires or is revoked: an image takes
+    minutes."""
     try:
-        principal = _authenticate(authenticator, request).principal
+        identity = _authenticate(authenticator, request)
     except Unauthenticated:
-        return ""
-    return principal.name if principal.role == NODE_AGENT else ""
+        identity = None
+    if identity is None or identity.principal.role != NODE_AGENT:
+        yield ""
+        return
+    with _while_trusted(request, authenticator, identity):
+        yield identity.principal.name
 
 
 def _denial(status: int, reason: str) -> web.Response:

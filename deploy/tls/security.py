@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +61,9 @@ class Security:
         guard = auth_middleware(self._authenticator, self.denials, _HTTP_PATHS, others=READERS)
         return self.certificates.server_context(asks=True), guard
 
-    def host_of(self, request: web.Request) -> str:
-        """The host whose agent makes a request to the image store; empty for everybody else."""
+    def host_of(self, request: web.Request) -> AbstractContextManager[str]:
+        """The host whose agent makes a request to the image store; empty for everybody else. While the context lasts,
+        the connection is aborted when the certificate expires or is revoked."""
         return node_agent_of(self._authenticator, request)
 
     def agents(self, devices_path: str) -> tuple[ssl.SSLContext, Middleware]:

@@ -8,9 +8,9 @@
 
 The first form is that of DPF's registry: a BMC fetches one file, and the installer in the image finds the configuration
 behind it. An image that is booted from virtual media has its configuration on a second medium. The last form has no
-token: the agent shows its certificate. A response is sent as fast as the client reads. The number of concurrent
-responses is limited; a further request waits for its turn, and is refused with status 503 if the wait is too long.
-Requests are not logged, since their paths have tokens.
+token: the agent shows its certificate, and its connection is aborted when that expires or is revoked. A response is
+sent as fast as the client reads. The number of concurrent responses is limited; a further request waits for its turn,
+and is refused with status 503 if the wait is too long. Requests are not logged, since their paths have tokens.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from ssl import SSLContext
 from typing import TypeAlias
 from urllib.parse import unquote
@@ -47,15 +47,16 @@ IDLE_S = 20.0
 PARTS_MAX = 4
 CONNECTIONS = ConnectionLimits(most=500, per_address=125)
 
-HostOf: TypeAlias = Callable[[web.Request], str]
-"""The host whose agent makes a request, by its certificate; empty for everybody else."""
+HostOf: TypeAlias = Callable[[web.Request], AbstractContextManager[str]]
+"""The host whose agent makes a request, by its certificate; empty for everybody else. While the context lasts, the
+connection is aborted when the certificate is no longer valid."""
 
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 
-def no_host(request: web.Request) -> str:
+def no_host(request: web.Request) -> AbstractContextManager[str]:
     """The agents that a server without certificates of clients knows."""
-    return ""
+    return nullcontext("")
 
 
 class ImageServer:
@@ -128,11 +129,13 @@ class ImageServer:
             return await self._respond(request, content) if has_slot else _busy()
 
     async def _get_for_host(self, request: web.Request) -> web.StreamResponse:
+        with self._host_of(request) as host:
+            return await self._send_to_host(request, host) if host else web.Response(status=404)
+
+    async def _send_to_host(self, request: web.Request, host: str) -> web.StreamResponse:
         """Send an image to the agent of a host. It has one download of each DPU at a time, and its place before the
         content is made, because each content has a new token to join the cluster."""
-        host, dpu, image = self._host_of(request), request.match_info["dpu"], request.query.get("image", "")
-        if not host:
-            return web.Response(status=404)
+        dpu, image = request.match_info["dpu"], request.query.get("image", "")
         if (host, dpu) in self._serves:
             return _busy()
         self._serves.add((host, dpu))

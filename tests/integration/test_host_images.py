@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 
 import aiohttp
 import pytest
+from cryptography.x509 import Certificate
 from msgspec.structs import replace
 
+from commands.rpc.authentication import load_certificate
 from deploy.host_agent.actions import ActionFailed
 from deploy.host_agent.image_source import image_source
 from deploy.tls.security import Security
@@ -36,10 +38,18 @@ class HostStore(NamedTuple):
     found: Store
     server: ImageServer
     issuer: CertIssuer
+    security: Security
     url: str
+    revoked: Path
+    """The list of revoked certificates of the image store."""
 
     def context(self, who: str) -> ssl.SSLContext:
         return self.issuer.issue(who).certificates.client_context()
+
+    def revoke(self, certificate: Certificate) -> None:
+        self.revoked.write_text(f"{certificate.serial_number:x}\n")
+        assert self.security.revocations is not None
+        assert self.security.revocations.refresh()
 
     async def fetch(self, who: str, url: str = "", *, retry_s_max: float = 0.0) -> bytes:
         """The image, as the agent with this certificate gets it."""
@@ -59,7 +69,9 @@ def row_of(*, image: str, **fields: Any) -> Dpu:
 async def host_store(folder: Path, content: bytes = CONTENT) -> AsyncIterator[HostStore]:
     async with store(folder, content=content) as (found, _):
         issuer = CertIssuer(folder / "certs")
-        security = Security(issuer.issue("plane/local").certificates, found.plane.now_ms)
+        revoked = folder / "revoked.txt"
+        revoked.write_text("# none\n")
+        security = Security(issuer.issue("plane/local").certificates, found.plane.now_ms, revoked)
         server = ImageServer(
             ("127.0.0.1", 0),
             found.installations,
@@ -73,7 +85,9 @@ async def host_store(folder: Path, content: bytes = CONTENT) -> AsyncIterator[Ho
         found.rows[DPU] = row_of(image=await found.identity())
         try:
             given = await found.installations.host_url(DPU, await found.identity())
-            yield HostStore(found, server, issuer, given.replace(found.base, f"https://{host}:{port}"))
+            yield HostStore(
+                found, server, issuer, security, given.replace(found.base, f"https://{host}:{port}"), revoked
+            )
         finally:
             await server.stop()
 
@@ -179,6 +193,27 @@ async def test_an_image_that_is_not_there_yet_is_asked_for_again(tmp_path: Path)
         for image, files in zip(images, ready, strict=True):
             image.ready.update(files)
         assert (await fetching).startswith(CONTENT)
+
+
+async def test_a_revoked_certificate_ends_its_download_and_no_other(tmp_path: Path) -> None:
+    async with host_store(tmp_path, LARGE) as made:
+        certificate = made.issuer.issue("node-agent/worker").certificates
+        source = image_source(certificate.client_context, retry_s_max=0.0)
+        with pytest.raises(ActionFailed, match=r"image: the transfer broke off after \d+ of \d+ bytes: "):
+            async with source(made.url) as stream:
+                await anext(stream.chunks)
+                made.revoke(load_certificate(certificate.material.cert))
+                await until(lambda: made.server.streams == 0)
+                async for _ in stream.chunks:
+                    pass
+        with pytest.raises(ActionFailed, match="HTTP status 404"):
+            async with source(made.url):
+                pass
+        async with image_source(lambda: made.context("node-agent/worker"), retry_s_max=0.0)(made.url) as stream:
+            await anext(stream.chunks)
+            made.revoke(load_certificate(made.issuer.issue("operator/ann").certificates.material.cert))
+            async for _ in stream.chunks:
+                pass
 
 
 async def test_a_store_that_stops_in_the_middle_breaks_the_transfer_off(tmp_path: Path) -> None:
