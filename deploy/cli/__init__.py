@@ -19,13 +19,13 @@ from typing import Any, NamedTuple
 import click
 from click.shell_completion import CompletionItem
 
-from deploy.cli.errors import SENT_COMMAND_IDS, unknown_outcome_note
+from deploy.cli.shared.errors import SENT_COMMAND_IDS, unknown_outcome_note
 from deploy.settings.environment import unknown_variables
 from projections.field_checks import quoted
 
 
 class Subcommand(NamedTuple):
-    """The module of a subcommand, and its line in the list of commands."""
+    """The module of a subcommand, below this package, and its line in the list of commands."""
 
     module: str
     attribute: str
@@ -33,51 +33,49 @@ class Subcommand(NamedTuple):
 
 
 SUBCOMMANDS = {
-    "demo": Subcommand("deploy.cli.demo", "demo", "Run the whole plane in one process, and let a fleet join it."),
-    "serve": Subcommand("deploy.cli.serve", "serve", "Run a process of the plane."),
-    "simulator": Subcommand("deploy.cli.simulator", "simulator", "Run simulated DPUs against relays."),
-    "agent": Subcommand("deploy.cli.agent", "agent", "Run the agent of one DPU against relays."),
-    "host-agent": Subcommand("deploy.cli.host_agent", "host_agent", "Run the agent of a host: its DPUs, its reboots."),
-    "clique-agent": Subcommand("deploy.cli.clique_agent", "clique_agent", "Run a clique's daemon on its index."),
-    "kafka": Subcommand("deploy.cli.kafka", "kafka", "Run local Kafka brokers with the recommended settings."),
-    "topics": Subcommand("deploy.cli.topics", "topics", "Print the permissions that each role needs in Kafka."),
-    "import": Subcommand("deploy.cli.inventory", "import_file", "Join the nodes of an inventory file."),
-    "nodes": Subcommand("deploy.cli.nodes", "nodes", "List, show, join and remove nodes."),
-    "zones": Subcommand("deploy.cli.zones", "zones", "List, show, label and limit zones."),
-    "rules": Subcommand("deploy.cli.rules", "rules", "Print the rule table of a zone."),
-    "cliques": Subcommand("deploy.cli.cliques", "cliques", "Claim and release clique indices; print index tables."),
-    "apply": Subcommand("deploy.cli.apply", "apply", "Create or change the objects of manifests."),
-    "diff": Subcommand("deploy.cli.apply", "diff", "Show what apply would change."),
-    "get": Subcommand("deploy.cli.get", "get", "List objects of a kind, or print some of them."),
-    "describe": Subcommand("deploy.cli.get", "describe", "Show objects in detail."),
-    "delete": Subcommand("deploy.cli.delete", "delete", "Delete objects by name, or those of manifests."),
-    "annotate": Subcommand("deploy.cli.annotate", "annotate", "Set and remove annotations of an object."),
-    "rollout": Subcommand("deploy.cli.rollout", "rollout", "Watch, pause, resume and undo rollouts of DPUSets."),
-    "dpus": Subcommand("deploy.cli.dpus", "dpus", "Register DPUs and drive their lifecycle."),
-    "networks": Subcommand(
-        "deploy.cli.networks", "networks", "Watch, pause, resume and undo staged changes of networks."
-    ),
-    "policies": Subcommand("deploy.cli.policies", "policies", "List, apply and delete rule policies."),
-    "holds": Subcommand("deploy.cli.holds", "holds", "Approve or reject changes over their budget."),
-    "budgets": Subcommand("deploy.cli.budgets", "budgets", "Limit the changes that need no approval."),
-    "freeze": Subcommand("deploy.cli.freezes", "freeze", "Stop all writes to devices of a zone, or of all zones."),
-    "thaw": Subcommand("deploy.cli.freezes", "thaw", "End a freeze."),
-    "commands": Subcommand("deploy.cli.commands", "commands", "Print the outcome of a command by its id."),
-    "events": Subcommand("deploy.cli.events", "events", "Read the log's events."),
-    "history": Subcommand("deploy.cli.history", "history_command", "Print all events of a node, DPU, clique or zone."),
-    "explain": Subcommand("deploy.cli.explain", "explain", "Explain why a DPU allows or denies a node."),
-    "wait": Subcommand("deploy.cli.wait", "wait", "Wait until a DPU, zone, node, clique or object has a state."),
-    "replay": Subcommand("deploy.cli.replay", "replay_command", "Fold the log again, up to any position or time."),
-    "verify": Subcommand("deploy.cli.verify", "verify", "Fold the log again and compare replicas and devices."),
-    "checkpoint": Subcommand("deploy.cli.checkpoint", "checkpoint", "Sign the content of the log, to verify it later."),
-    "backup": Subcommand("deploy.cli.backup", "backup", "Copy the whole log into a folder."),
-    "restore": Subcommand("deploy.cli.backup", "restore", "Create a log of a later generation from a backup."),
-    "upgrade": Subcommand("deploy.cli.upgrade", "upgrade", "Upgrade fold versions, once every process has the rules."),
-    "doctor": Subcommand("deploy.cli.doctor", "doctor", "Check the environment of a process, and print what to fix."),
-    "certs": Subcommand("deploy.cli.certs", "certs", "Issue development certificates; show and revoke certificates."),
-    "config": Subcommand("deploy.cli.config", "config", "Name planes and their certificates, and choose one."),
-    "completion": Subcommand("deploy.cli.completion", "completion", "Print the completion script of a shell."),
-    "status": Subcommand("deploy.cli.status", "status", "Show replicas, positions, halted partitions and holds."),
+    "demo": Subcommand("processes.demo", "demo", "Run the whole plane in one process, and let a fleet join it."),
+    "serve": Subcommand("processes.serve", "serve", "Run a process of the plane."),
+    "simulator": Subcommand("processes.simulator", "simulator", "Run simulated DPUs against relays."),
+    "agent": Subcommand("processes.agent", "agent", "Run the agent of one DPU against relays."),
+    "host-agent": Subcommand("processes.host_agent", "host_agent", "Run the agent of a host: its DPUs, its reboots."),
+    "clique-agent": Subcommand("processes.clique_agent", "clique_agent", "Run a clique's daemon on its index."),
+    "kafka": Subcommand("processes.kafka", "kafka", "Run local Kafka brokers with the recommended settings."),
+    "topics": Subcommand("operations.topics", "topics", "Print the permissions that each role needs in Kafka."),
+    "import": Subcommand("fleet.inventory", "import_file", "Join the nodes of an inventory file."),
+    "nodes": Subcommand("fleet.nodes", "nodes", "List, show, join and remove nodes."),
+    "zones": Subcommand("fleet.zones", "zones", "List, show, label and limit zones."),
+    "rules": Subcommand("fleet.rules", "rules", "Print the rule table of a zone."),
+    "cliques": Subcommand("fleet.cliques", "cliques", "Claim and release clique indices; print index tables."),
+    "apply": Subcommand("resources.apply", "apply", "Create or change the objects of manifests."),
+    "diff": Subcommand("resources.apply", "diff", "Show what apply would change."),
+    "get": Subcommand("resources.get", "get", "List objects of a kind, or print some of them."),
+    "describe": Subcommand("resources.get", "describe", "Show objects in detail."),
+    "delete": Subcommand("resources.delete", "delete", "Delete objects by name, or those of manifests."),
+    "annotate": Subcommand("resources.annotate", "annotate", "Set and remove annotations of an object."),
+    "rollout": Subcommand("changes.rollout", "rollout", "Watch, pause, resume and undo rollouts of DPUSets."),
+    "dpus": Subcommand("fleet.dpus", "dpus", "Register DPUs and drive their lifecycle."),
+    "networks": Subcommand("changes.networks", "networks", "Watch, pause, resume and undo staged changes of networks."),
+    "policies": Subcommand("changes.policies", "policies", "List, apply and delete rule policies."),
+    "holds": Subcommand("changes.holds", "holds", "Approve or reject changes over their budget."),
+    "budgets": Subcommand("changes.budgets", "budgets", "Limit the changes that need no approval."),
+    "freeze": Subcommand("changes.freezes", "freeze", "Stop all writes to devices of a zone, or of all zones."),
+    "thaw": Subcommand("changes.freezes", "thaw", "End a freeze."),
+    "commands": Subcommand("changes.commands", "commands", "Print the outcome of a command by its id."),
+    "events": Subcommand("operations.events", "events", "Read the log's events."),
+    "history": Subcommand("operations.history", "history_command", "Print all events of a node, DPU, clique or zone."),
+    "explain": Subcommand("fleet.explain", "explain", "Explain why a DPU allows or denies a node."),
+    "wait": Subcommand("fleet.wait", "wait", "Wait until a DPU, zone, node, clique or object has a state."),
+    "replay": Subcommand("operations.replay", "replay_command", "Fold the log again, up to any position or time."),
+    "verify": Subcommand("operations.verify", "verify", "Fold the log again and compare replicas and devices."),
+    "checkpoint": Subcommand("operations.checkpoint", "checkpoint", "Sign the content of the log, to verify it later."),
+    "backup": Subcommand("operations.backup", "backup", "Copy the whole log into a folder."),
+    "restore": Subcommand("operations.backup", "restore", "Create a log of a later generation from a backup."),
+    "upgrade": Subcommand("operations.upgrade", "upgrade", "Upgrade fold versions, once every process has the rules."),
+    "doctor": Subcommand("operations.doctor", "doctor", "Check the environment of a process, and print what to fix."),
+    "certs": Subcommand("operations.certs", "certs", "Issue development certificates; show and revoke certificates."),
+    "config": Subcommand("config", "config", "Name planes and their certificates, and choose one."),
+    "completion": Subcommand("completion", "completion", "Print the completion script of a shell."),
+    "status": Subcommand("operations.status", "status", "Show replicas, positions, halted partitions and holds."),
 }
 
 
@@ -91,7 +89,7 @@ class LazyGroup(click.Group):
         found = SUBCOMMANDS.get(cmd_name)
         if found is None:
             return None
-        command: click.Command = getattr(importlib.import_module(found.module), found.attribute)
+        command: click.Command = getattr(importlib.import_module(f"{__name__}.{found.module}"), found.attribute)
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

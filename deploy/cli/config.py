@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
-from deploy.cli.contexts import (
+from deploy.cli.shared.contexts import (
     BadContexts,
     Context,
     Contexts,
@@ -19,8 +19,8 @@ from deploy.cli.contexts import (
     name_fault,
     save_contexts,
 )
-from deploy.cli.errors import Refused
-from deploy.cli.output import FORMATS, Column, Output, Table, print_value
+from deploy.cli.shared.errors import Refused
+from deploy.cli.shared.output import FORMATS, Column, Output, Table, print_value
 
 _TABLE = Table(
     lambda row: row["name"],

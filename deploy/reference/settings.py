@@ -7,7 +7,7 @@ from typing import Any
 import click
 from pydantic.fields import FieldInfo
 
-from deploy.cli.serve import serve
+from deploy.cli.processes.serve import serve
 from deploy.reference.markdown import code, table
 from deploy.reference.markdown import page as whole
 from deploy.settings.settings import ENVIRONMENT_PREFIX, Settings

@@ -4,8 +4,9 @@ A value comes from the first of these sources that has it: a flag of `dpuplane s
 the name of the field, such as `DPUPLANE_TOPIC_PREFIX`); the YAML file of `--config`; the default below. Only this
 package reads the environment.
 
-The options of `serve` are generated from the model (deploy/cli/setting_options.py). pydantic-settings would replace the
-few lines of `load_settings`, but its messages would not name the file, and it would not limit the size of the file.
+The options of `serve` are generated from the model (deploy/cli/shared/setting_options.py). pydantic-settings would
+replace the few lines of `load_settings`, but its messages would not name the file, and it would not limit the size of
+the file.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from tempfile import mkdtemp
 
 import msgspec
 
-from deploy.cli.errors import Refused
-from deploy.cli.policies import read_policies
+from deploy.cli.changes.policies import read_policies
+from deploy.cli.shared.errors import Refused
 from deploy.operations.audit.audit_checkpoints import CheckpointContent, load, new_keys, signed
 from deploy.settings.settings import BadSettings, load_settings
 from drivers.agents.saved_file import _hash as hash_of_table

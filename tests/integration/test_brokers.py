@@ -87,7 +87,7 @@ async def test_invalid_ports_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 async def test_the_command_stops_its_brokers_at_its_end(tmp_path: Path, number: signal.Signals) -> None:
-    program = "import sys; from deploy.cli.kafka import kafka; kafka(sys.argv[1:])"
+    program = "import sys; from deploy.cli.processes.kafka import kafka; kafka(sys.argv[1:])"
     command = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", program, "--brokers", "1", "--data", str(tmp_path / "data")),
         stdout=asyncio.subprocess.PIPE,

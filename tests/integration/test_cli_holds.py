@@ -125,7 +125,7 @@ async def test_a_hold_is_shown_with_all_its_nodes_while_it_keeps_any(
     run: Run, plane: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "deploy.cli.holds.MAX_PAGE", 50
+        "deploy.cli.changes.holds.MAX_PAGE", 50
     )  # a small page size yields several pages without thousands of nodes
     await run("budgets", "set", "denied-by-leave", "--permille", "0", "--min-addresses", "0")
     names = [f"n{number:03}" for number in range(120)]

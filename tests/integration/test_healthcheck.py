@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.cli.healthcheck import fault, main, serve_arguments, serving_processes
+from deploy.cli.processes.healthcheck import fault, main, serve_arguments, serving_processes
 from deploy.kafka.brokers import ports_for
 from tests.support.certs import CertIssuer
 from tests.support.planes import started

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import pytest
 
-from deploy.cli.host_agent import host_agent
+from deploy.cli.processes.host_agent import host_agent
 from deploy.kubernetes.chart_values import CHART
 from tests.support.kubernetes.chart import (
     FOUND,

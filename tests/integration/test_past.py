@@ -18,7 +18,7 @@ from google.protobuf.message import Message
 from commands.queries.as_of import AsOfQueries
 from commands.rpc.error_details import NotFound
 from commands.rpc.middleware import Call, snake_case
-from deploy.cli.results import merged_position
+from deploy.cli.shared.results import merged_position
 from deploy.clock import now_ms
 from deploy.operations.past.as_of_server import AsOfRequest, folded, service
 from deploy.operations.past.as_of_servers import AsOfServers

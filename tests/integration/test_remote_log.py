@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from deploy.cli import cli
-from deploy.cli.client import Client
-from deploy.cli.remote_log import RemoteLog
+from deploy.cli.operations.remote_log import RemoteLog
+from deploy.cli.shared.client import Client
 from deploy.host.storage import LOG_FOLDER
 from eventstore.avro.codec import decode
 from eventstore.log import ZONES, Partition

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from deploy.cli.host_agent import host_agent
+from deploy.cli.processes.host_agent import host_agent
 from deploy.process.life import SHUTDOWN_SECONDS as END_S
 from tests.support.planes import DPUPLANE
 from tests.support.requirements import missing_requirement

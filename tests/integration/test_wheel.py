@@ -59,7 +59,7 @@ async def test_the_page_the_schemas_and_the_probe_come_with_the_wheel(installed:
         for path in ("/", "/page/js/main.js", "/subjects"):
             async with session.get(path) as answer:
                 assert answer.status == 200, path
-        check = (installed.with_name("python"), "-m", "deploy.cli.healthcheck", str(plane.child.pid))
+        check = (installed.with_name("python"), "-m", "deploy.cli.processes.healthcheck", str(plane.child.pid))
         probed = await asyncio.create_subprocess_exec(*check, cwd=tmp_path)
         assert await probed.wait() == 0
         assert await plane.stop() == 0

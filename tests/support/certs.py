@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import grpc
 
-from deploy.cli.certs import LOOPBACK
+from deploy.cli.operations.certs import LOOPBACK
 from deploy.tls.authority import Authority, Issued
 from deploy.tls.certificates import Certificates
 from projections.fleet.withdrawals.principals import PLANE, Principal

@@ -34,7 +34,7 @@ print(full - resident())
 
 def test_an_agent_imports_no_http_server_and_no_library_of_the_log() -> None:
     code = (
-        "import sys; import deploy.cli.agent, deploy.tls.dialing, deploy.process.life, drivers.agents.agent;"
+        "import sys; import deploy.cli.processes.agent, deploy.tls.dialing, deploy.process.life, drivers.agents.agent;"
         "found = {'aiohttp.web', 'aiokafka', 'fastavro', 'grpc', 'kubernetes_asyncio', 'pydantic', 'rocksdict'}"
         " & set(sys.modules); assert not found, found"
     )

@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from deploy.atomic_files import atomic_write
 from deploy.cli import cli
-from deploy.cli.client import Client
-from deploy.cli.wait import _let_through
+from deploy.cli.fleet.wait import _let_through
+from deploy.cli.shared.client import Client
 from deploy.host.storage import log_source_of, open_log, open_log_to_read
 from deploy.operations.audit import backups
 from deploy.operations.audit.audit_checkpoints import FORMAT, CheckpointContent, load, new_keys, signed
@@ -253,7 +253,7 @@ def test_a_hosts_file_is_printed_whole_each_time(
         return answers.pop(0)
 
     monkeypatch.setattr(Client, "query", asked)
-    monkeypatch.setattr("deploy.cli.watch.EVERY_S", 0.0)
+    monkeypatch.setattr("deploy.cli.shared.watch.EVERY_S", 0.0)
     with pytest.raises(SystemExit) as ended:  # a real stdout: whether its reader has gone is looked at
         cli.main(["cliques", "config", "d", "c", "--merge", str(hosts), "--watch"])
     quoted = capfd.readouterr().out

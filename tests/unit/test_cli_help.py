@@ -109,7 +109,7 @@ def test_commands_that_read_no_log_import_none_of_its_libraries() -> None:
     """The import of these libraries takes 0.3 s, longer than all the rest of a client command."""
     asking = sorted(set(CLIENT_COMMANDS) - LOCAL_COMMANDS - LOG_COMMANDS)
     code = (
-        "import sys; from click import Context; from deploy.cli import cli; import deploy.cli.client;"
+        "import sys; from click import Context; from deploy.cli import cli; import deploy.cli.shared.client;"
         f"[cli.get_command(Context(cli), name) for name in {asking}];"
         "found = {'aiokafka', 'fastavro', 'numpy', 'rocksdict'} & set(sys.modules); assert not found, found"
     )

@@ -18,13 +18,13 @@ from click.testing import CliRunner, Result
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from deploy.cli import _ending, cli
-from deploy.cli.client import Client
-from deploy.cli.errors import Refused
-from deploy.cli.output import FORMATS, Column, Output, Table, print_table, print_value
-from deploy.cli.policies import PolicyDocument, read_policies
-from deploy.cli.results import exit_status, finish, merged_position, merged_result, sentence
-from deploy.cli.status import heading_of
-from deploy.cli.zones import fields_of
+from deploy.cli.changes.policies import PolicyDocument, read_policies
+from deploy.cli.fleet.zones import fields_of
+from deploy.cli.operations.status import heading_of
+from deploy.cli.shared.client import Client
+from deploy.cli.shared.errors import Refused
+from deploy.cli.shared.output import FORMATS, Column, Output, Table, print_table, print_value
+from deploy.cli.shared.results import exit_status, finish, merged_position, merged_result, sentence
 from deploy.reference.commands import walk
 from deploy.serialization import message_to_dict, yaml_text
 from eventstore.ids import issued_at_ms, part_id
@@ -429,7 +429,7 @@ def test_a_result_that_cannot_be_printed_names_its_command(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Client, "_call_first_available", lambda *_: pb.CommandResult(outcome=pb.OUTCOME_DONE))
-    monkeypatch.setattr("deploy.cli.output.print_value", full)
+    monkeypatch.setattr("deploy.cli.shared.output.print_value", full)
     monkeypatch.setattr("deploy.cli._print_no_more", lambda: None)
     given = ["policies", "apply", str(file), "--command-id", ID, "--output", "json"]
     ran = CliRunner().invoke(cli, given)
@@ -441,7 +441,7 @@ def test_a_result_that_cannot_be_printed_names_its_command(
         f" {', '.join(ids[:5])} and 4 more",
     }[count]
     assert (ran.exit_code, ran.stderr) == (3, f"Error: stdout: cannot be written: No space left on device; {said}\n")
-    monkeypatch.setattr("deploy.cli.output.print_value", full)
+    monkeypatch.setattr("deploy.cli.shared.output.print_value", full)
     looked = CliRunner().invoke(cli, [*given, "--dry-run"])
     assert looked.stderr == "Error: stdout: cannot be written: No space left on device\n"
 

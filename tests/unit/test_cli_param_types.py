@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from deploy.cli import cli
-from deploy.cli.param_types import Seconds, Time, as_of, as_of_text
+from deploy.cli.shared.param_types import Seconds, Time, as_of, as_of_text
 from deploy.reference.commands import walk
 
 HOUR_MS = 3_600_000

@@ -6,8 +6,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from deploy.cli.errors import REFUSED, UNKNOWN
-from deploy.cli.results import exit_status, finish, merged_result
+from deploy.cli.shared.errors import REFUSED, UNKNOWN
+from deploy.cli.shared.results import exit_status, finish, merged_result
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.enums import outcome_name
 

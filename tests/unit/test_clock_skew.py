@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from deploy.cli.status import summary, verdict
+from deploy.cli.operations.status import summary, verdict
 from deploy.web.metrics.log import collect_clocks
 from eventstore.replicas.clock_skew import CHECK_S, FRESH_S, LOG, SAMPLES, STEP_SHOWN_S, ClockSkew
 from schemas.api import dpuplane_pb2 as pb

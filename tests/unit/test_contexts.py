@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deploy.cli import cli
-from deploy.cli.contexts import Context, Contexts, contexts_file, load_contexts, save_contexts
-from deploy.cli.options import query_options
+from deploy.cli.shared.contexts import Context, Contexts, contexts_file, load_contexts, save_contexts
+from deploy.cli.shared.options import query_options
 
 _LAB = "current-context: lab\ncontexts:\n  lab: {server: '127.0.0.1:1', as: alice}\n  other: {server: '127.0.0.1:2'}\n"
 

@@ -8,7 +8,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from deploy.cli import dpu_selection, dry_runs, inventory, verify
+from deploy.cli.fleet import dpu_selection, dry_runs, inventory
+from deploy.cli.operations import verify
 from schemas.api import dpuplane_pb2 as pb
 
 

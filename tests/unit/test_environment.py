@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from deploy.cli import cli
-from deploy.cli.log_options import log_options
+from deploy.cli.operations.log_options import log_options
 from deploy.host.storage import LogSource
 from deploy.reference.commands import walk
 from deploy.settings.environment import CLIENT_VARIABLES, known_variables, unknown_variables

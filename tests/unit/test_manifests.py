@@ -9,10 +9,10 @@ from pathlib import Path
 import click
 import pytest
 
-from deploy.cli.manifest_files import read_files
-from deploy.cli.manifests import LAST_APPLIED, Manifests, merged, read_manifests
-from deploy.cli.resource_kinds import Named, find_kind, named_objects, names_of
-from deploy.cli.resource_objects import age_text, values_at
+from deploy.cli.resources.kinds import Named, find_kind, named_objects, names_of
+from deploy.cli.resources.manifest_files import read_files
+from deploy.cli.resources.manifests import LAST_APPLIED, Manifests, merged, read_manifests
+from deploy.cli.resources.objects import age_text, values_at
 from schemas.resources.dpf import KINDS, REFUSED_GROUPS
 
 V1 = "provisioning.dpu.nvidia.com/v1alpha1"

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from deploy.cli.plan_steps import plan_lines
-from deploy.cli.resource_status import cause_lines, child_lines, observation_lines
+from deploy.cli.resources.plan_steps import plan_lines
+from deploy.cli.resources.status_lines import cause_lines, child_lines, observation_lines
 from projections.resources import views
 from projections.resources.conditions.causes import conditions_of
 from projections.resources.conditions.world import World

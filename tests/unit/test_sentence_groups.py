@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.cli.sentence_groups import group_sentences
+from deploy.cli.shared.sentence_groups import group_sentences
 
 BEHIND = "of zone rack-1 holds epoch 1 version 5 digest ab, the log expects epoch 1 version 6 digest cd"
 

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from deploy.cli import cli
-from deploy.cli.events import events
-from deploy.cli.serve import serve
+from deploy.cli.operations.events import events
+from deploy.cli.processes.serve import serve
 from deploy.kafka.security import KafkaSecurity
 from deploy.settings.settings import Settings, load_settings
 

@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from commands.queries.status import LogLocation, StatusReporter
-from deploy.cli.status import summary
+from deploy.cli.operations.status import summary
 from drivers.forwarder import Forwarder
 from drivers.stall_detector import CHECK_S, StallDetector
 from eventstore.avro.codec import encode

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from commands.queries.resources import shown
-from deploy.cli.resource_objects import manifest_of
+from deploy.cli.resources.objects import manifest_of
 from projections.kubernetes.resources.statuses import stamped, status_of
 from projections.resources import views
 from projections.resources.conditions.world import World

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deploy.cli.status import row_of, summary, verdict
+from deploy.cli.operations.status import row_of, summary, verdict
 from schemas.api import dpuplane_pb2 as pb
 
 PARTS = [

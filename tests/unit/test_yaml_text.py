@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.cli.errors import Refused
-from deploy.cli.policies import read_policies
+from deploy.cli.changes.policies import read_policies
+from deploy.cli.shared.errors import Refused
 from deploy.settings import yaml_text
 from deploy.settings.settings import BadSettings, load_settings
 from deploy.settings.yaml_text import CHARACTERS_MAX, DEPTH_MAX, NODES_MAX, NotYaml, documents_of

@@ -1,0 +1,1 @@
+"""Commands for nodes, zones, cliques and DPUs, and the import of an inventory."""

@@ -1,0 +1,1 @@
+"""What commands share: the client of the API, options and their types, output, results, errors."""
