@@ -17,6 +17,7 @@ from drivers.backends.openvswitch import OpenVSwitch
 from drivers.openflow import rule_flows
 from projections.rules.device_table import EMPTY_TABLE, DeviceTable
 from projections.rules.rule import Rule, precedence
+from tests.bench.memory import cpu_seconds
 from tests.contract.device import changed, restored, some_rules, table
 from tests.support.openvswitch import LAYOUT, bridge_device, switch_folder
 from tests.support.planes import run, serving, started
@@ -117,6 +118,28 @@ async def test_a_flow_of_another_program_at_the_priority_of_the_hook_is_an_error
         with pytest.raises(DeviceFailed, match="hook-priority: another program has a flow of priority 1000 in table 0"):
             await restored(device, table(1, {Rule(1, "allow", "any", ()): frozenset({prefix("10.0.0.0/8")})}))
         assert switch.flows("taken") == before
+
+
+def switch_seconds(switch: Switch) -> float:
+    """The CPU time of the switch so far."""
+    return cpu_seconds(int((switch.folder / "ovs-vswitchd.pid").read_text()))
+
+
+async def test_a_deletion_costs_the_switch_no_more_than_an_addition(switch: Switch) -> None:
+    """An index of the switch by whole cookies would make it quadratic: a deletion would read all flows of its rule."""
+    switch.add_bridge("emptied")
+    rule, count = Rule(1, "allow", "any", ()), 20_000
+    full = table(1, {rule: frozenset(b"\x0a\x00" + number.to_bytes(2, "big") + b"\x20" for number in range(count))})
+    few = table(2, {rule: frozenset({prefix("10.1.0.0/16")})})
+    async with bridge_device(switch, "emptied") as device:
+        await restored(device, few)
+        before = switch_seconds(switch)
+        await changed(device, few, full)
+        added = switch_seconds(switch)
+        await changed(device, full, few)
+        deleted = switch_seconds(switch)
+    assert len(switch.flows("emptied")) < 10
+    assert deleted - added < 8 * (added - before)
 
 
 async def test_a_restarted_switch_is_filled_again(switch: Switch) -> None:
