@@ -7,16 +7,29 @@ the end of that, and asks for another one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from drivers.backends.bmc import NeedsOperator, TaskFailed
+from drivers.backends.bmc import NeedsOperator, TaskFailed, Unreachable
 from drivers.hosts.host import DONE, DeviceRequest, NetworkRequest, Progress, RebootRequest
 from drivers.hosts.task_box import BoxContent, Tasks
 from projections.field_checks import quoted
-from projections.resources.host_tasks import FAILED, INSTALL, NETWORK, REBOOT, RESTART, FoundDevice, HostTask, is_ended
+from projections.resources.host_tasks import (
+    FAILED,
+    INSTALL,
+    NETWORK,
+    REBOOT,
+    RESTART,
+    FoundDevice,
+    HostTask,
+    HostTasks,
+    is_ended,
+)
 from schemas.resources.dpf.node import REBOOT_ORDER
+
+EDITS_MAX = 100
+"""Maximum number of attempts at one edit of the tasks: each is void if another step edits them at the same moment."""
 
 
 class AgentHost:
@@ -47,17 +60,18 @@ class AgentHost:
 
     async def forget_reboot(self, request: RebootRequest) -> None:
         """Take back a reboot that the agent has not begun, unless another DPU needs it."""
-        read = await self._box.read()
-        if read is None:
-            return
-        for task in read.tasks.tasks:
-            if not _is_for(task, REBOOT, request.own) or is_ended(task, read.report) or read.report.state_of(task.id):
-                continue
-            others = tuple(each for each in task.ids if each != request.own)
-            rest = replace(task, ids=others)
-            kept = read.tasks.with_task(rest, read.report) if others else read.tasks.without([task.id])
-            await self._box.write(read, kept)
-            return
+
+        def edited(read: BoxContent) -> HostTasks:
+            for task in read.tasks.tasks:
+                is_begun = is_ended(task, read.report) or read.report.state_of(task.id) is not None
+                if is_begun or not _is_for(task, REBOOT, request.own):
+                    continue
+                others = tuple(each for each in task.ids if each != request.own)
+                rest = replace(task, ids=others)
+                return read.tasks.with_task(rest, read.report) if others else read.tasks.without([task.id])
+            return read.tasks
+
+        await self._edit(edited)
 
     async def configure_network(self, request: NetworkRequest) -> Progress:
         """One move towards the network of the host for one DPU. A host without an agent configures its own."""
@@ -117,17 +131,27 @@ class AgentHost:
         await self._box.changed()
 
     async def _followed(self, read: BoxContent, task: HostTask) -> Progress:
-        """How far a task is. A failed one is forgotten, so that the next attempt gives another one."""
+        """How far a task is. A failed one is forgotten before its failure is told: the next attempt would find it, and
+        fail by it again."""
         state = read.report.state_of(task.id)
         if not is_ended(task, read.report):
             message = self._waits(f"end task {task.action}" if state is not None else f"begin {task.action}")
             return Progress(False, message, 0 if state is None else state.percent)
         is_other_boot = task.action == REBOOT and read.report.boot_id != task.boot_id
         if state is not None and state.state == FAILED and not is_other_boot:
-            await self._box.write(read, read.tasks.without([task.id]))
+            await self._edit(lambda read: read.tasks.without([task.id]))
             begin = f"task: {task.action} on " if task.action in (INSTALL, RESTART) else ""
             raise TaskFailed(f"{begin}host {self.name}: {state.message}")
         return DONE
+
+    async def _edit(self, edited: Callable[[BoxContent], HostTasks]) -> None:
+        """Edit the tasks until the edit holds. Steps of other DPUs of the host edit them, too."""
+        for _ in range(EDITS_MAX):
+            read = await self._box.read()
+            if read is None or (wanted := edited(read)) == read.tasks:
+                return
+            await self._box.write(read, wanted)
+        raise Unreachable(f"host {self.name}: its tasks were edited {EDITS_MAX} times by other steps")
 
     def _waits(self, what: str) -> str:
         return f"waits for the agent of host {self.name} to {what}"
