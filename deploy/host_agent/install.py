@@ -2,12 +2,18 @@
 
 The plane knows how far a task is by its percentage, which it gives back to an agent that was killed:
 
-    0 -> BEGUN, before the device is touched -> FINAL, before the last block -> WRITTEN -> INSTALLING -> the end
+    0 -> BEGUN, before the device is touched -> FINAL, before the last block -> WRITTEN -> INSTALLING -> ENDED -> ready
 
 An agent that finds a task at BEGUN writes all of the stream again: it was cut, and the DPU does not boot from it. At
 FINAL, the device may have the last block. Then only the log of the rshim tells, in which the installer of the image
 writes soon after the whole stream has arrived. The last block is written after the digest of all was compared, so that
 a DPU never boots from a wrong image.
+
+A DPU that is ready counts as installed only if an agent has seen the last line of its installer. The old system of a
+DPU that was reset before looks the same in the log, and so does a new one without its configuration or firmware. An
+agent that was away at that time cannot tell them apart; then the attempt fails, and the next one installs again. That
+may be one installation more than needed. But what keeps an agent away is most often its host, whose power is that of
+the card, and a DPU with the wrong image would serve unnoticed. The DPU does not serve during either.
 """
 
 from __future__ import annotations
@@ -27,7 +33,7 @@ from deploy.host_agent.image_source import OpenImage, Stream
 from deploy.host_agent.rshim import Misc, open_boot, read_misc, write_all, write_misc
 from schemas.api import dpuplane_pb2 as pb
 
-BEGUN, FINAL, WRITTEN, INSTALLING = 1, 45, 50, 75
+BEGUN, FINAL, WRITTEN, INSTALLING, ENDED = 1, 45, 50, 75, 90
 HELD_BYTES = 1 << 20
 """The end of the image, which is written after the digest of all was compared. It is longer than any configuration, so
 it has a part of the image itself."""
@@ -35,6 +41,8 @@ RESET = "SW_RESET 1"
 GRAIN_S = 2
 """The time since a reset is in whole seconds."""
 _LAST_RESET = re.compile(r"restarts the DPU; its last reset was at second (-?\d+) of the boot of the host")
+
+_SEEN = {INSTALLING: "the DPU installs the image", ENDED: "waits until the DPU is ready"}
 
 _Result = TypeVar("_Result")
 
@@ -52,7 +60,8 @@ class RshimTiming(NamedTuple):
     """From a reset until the operating system runs."""
     gone_s: float = 120.0
     """Longest absence of the rshim: its device vanishes while the card is reset."""
-    poll_s: float = 2.0
+    poll_s: float = 1.0
+    """An installer waits some 3 s between its last line and the restart, which empties the log."""
 
 
 _TIMING = RshimTiming()
@@ -154,13 +163,13 @@ class InstallAction:
     async def run(self, task: pb.HostTask, progress: Progress) -> None:
         rshim = Rshim(self._dev, task.pci_address, self._timing)
         if task.percent >= WRITTEN or (task.percent >= FINAL and await self._shows_installer(rshim)):
-            await self._follow(rshim, progress, None, may_be_ready=True)
+            await self._follow(rshim, progress, None, max(task.percent, WRITTEN))
             return
         before = await rshim.read()
         self._check_idle(before)
         await self._write(task, rshim, progress)
         await progress(WRITTEN, "waits for the installer of the image")
-        await self._follow(rshim, progress, before, may_be_ready=False)
+        await self._follow(rshim, progress, before, WRITTEN)
 
     async def _shows_installer(self, rshim: Rshim) -> bool:
         """Whether the installer of the image begins in its time."""
@@ -207,28 +216,37 @@ class InstallAction:
         await progress(FINAL, "writes the last block of the image", is_required=True)
         await rshim.timed("take the image", lambda: write_all(handle, bytes(held)))
 
-    async def _follow(self, rshim: Rshim, progress: Progress, before: Misc | None, *, may_be_ready: bool) -> None:
-        """Follow the log to the end. `before` is what the rshim showed before this agent wrote the image.
-        `may_be_ready` accepts a DPU that is ready before its installer was seen: an earlier agent wrote the image, and
-        the installer may have ended since."""
-        loop, told, boots = asyncio.get_running_loop(), WRITTEN, _Boots(before)
+    async def _follow(self, rshim: Rshim, progress: Progress, before: Misc | None, reached: int) -> None:
+        """Follow the log to the end. `before` is what the rshim showed before this agent wrote the image; None if an
+        earlier agent wrote it. `reached` is how far the task is."""
+        loop, boots = asyncio.get_running_loop(), _Boots(before)
         ends_s = loop.time() + self._timing.install_s
         while loop.time() < ends_s:
             misc = await rshim.read_if_there()
             if misc is not None and boots.is_after(misc):
                 if misc.fault:
                     raise ActionFailed(f"rshim: the DPU reports: {misc.fault}")
-                if misc.installs:
-                    may_be_ready = True
-                    if told < INSTALLING:
-                        told = INSTALLING
-                        await progress(INSTALLING, "the DPU installs the image")
-                elif misc.is_ready and may_be_ready:
+                seen = ENDED if misc.has_ended else INSTALLING if misc.installs else reached
+                if seen > reached:
+                    reached = seen
+                    await progress(reached, _SEEN[reached])
+                if misc.is_ready and not misc.installs:
+                    _check_installed(reached, is_followed=before is not None)
                     return
-                elif misc.is_ready:
-                    raise ActionFailed("image: the DPU booted without installing it")
             await asyncio.sleep(self._timing.poll_s)
         raise ActionFailed(f"rshim: the DPU was not ready {self._timing.install_s:g} s after the image was written")
+
+
+def _check_installed(reached: int, *, is_followed: bool) -> None:
+    """Refuse a DPU that is ready without an installation. `is_followed` says that this agent has followed it from its
+    begin."""
+    if reached < INSTALLING and is_followed:
+        raise ActionFailed("image: the DPU booted without installing it")
+    if reached < ENDED:
+        raise ActionFailed(
+            "image: the DPU is ready, but the end of its installer was not seen; it may have been reset before, and is "
+            "installed again"
+        )
 
 
 class RestartAction:

@@ -24,6 +24,8 @@ _SHOWS_LOG = re.compile(r"^DISPLAY_LEVEL\s+2\b", re.MULTILINE)
 _LINE = re.compile(r"\s*((?:INFO|WARN|ERR|ASSERT)\[[^\]]{1,20}\]:.*)")
 _START = re.compile(r"\[BL2\]: start\b")
 _INSTALLS = re.compile(r"\[MISC\]:.*(?:[Ii]nstall|Rebooting)")
+_ENDED = re.compile(r"\[MISC\]:.*(?:[Ii]nstallation finished|Rebooting\.\.\.)")
+"""The last lines of NVIDIA's installers, which run the hooks of the configuration before them."""
 _READY = re.compile(r"\[MISC\]:.*DPU is ready")
 _FAULT = re.compile(r"(?:ERR|ASSERT)\[|\[MISC\]:.*[Ii]nstallation failed")
 _PRINTABLE_MAX = 200
@@ -39,6 +41,11 @@ class Misc(NamedTuple):
     def installs(self) -> bool:
         """Whether this boot is that of an installer: only such a one writes these lines."""
         return any(_INSTALLS.search(line) for line in self.lines)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the installer of this boot has done everything."""
+        return any(_ENDED.search(line) for line in self.lines)
 
     @property
     def is_ready(self) -> bool:

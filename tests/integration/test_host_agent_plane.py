@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from random import Random
+from threading import Event
 from typing import Any
 
 import pytest
@@ -126,6 +127,8 @@ async def test_an_agent_installs_through_the_rshim_although_it_is_killed_while_t
     own = site.certs.issue(f"node-agent/{HOST}")
     device = RshimDpu(site.tree.dev / "rshim0")
     device.holds.clear()
+    may_boot = Event()
+    device.proceeds = lambda event: event != "boot" or may_boot.is_set()
     site.go.touch()
     async with asyncio.timeout(PATIENCE_S), image_server() as images, site.serving() as plane:
         images.files["a.bfb"] = ServedFile(BFB)
@@ -145,6 +148,8 @@ async def test_an_agent_installs_through_the_rshim_although_it_is_killed_while_t
                 while (await site("dpus", "show", DPU, "--output", "json")).json()["percent"] < 75:
                     await asyncio.sleep(0.2)
                 device.holds.set()
+                await site.until("describe", "dpunode", HOST, "-n", "dpf", text='"percent":90')
+                may_boot.set()
                 ran = await site("wait", f"dpu/{DPU}", "-n", "dpf", "--for=condition=Ready", "--timeout", "380")
                 assert ran.status == 0, ran
         shown = (await site("dpus", "show", DPU, "--output", "json")).json()

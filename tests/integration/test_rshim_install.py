@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from deploy.host_agent.actions import ActionFailed
+from deploy.host_agent.install import ENDED, INSTALLING, WRITTEN
 from drivers.backends.bmc import NeedsOperator, TaskFailed, Unreachable
 from drivers.provisioning.rshim import RshimInstaller, host_at, no_host_url
 from projections.resources.host_tasks import FoundDevice, HostReport
@@ -70,16 +71,66 @@ async def test_an_agent_that_is_killed_while_the_dpu_installs_writes_nothing_aga
     assert (steps.device.installs, steps.device.image) == (1, BFB)
 
 
-async def test_an_agent_that_was_dead_until_the_dpu_was_ready_takes_it_as_installed(steps: RshimSteps) -> None:
+async def reach(steps: RshimSteps, percent: int) -> asyncio.Future[object]:
+    """Run the step until its task is so far; then its agent is killed. The device proceeds no further."""
+    running: asyncio.Future[object] = asyncio.ensure_future(steps.run())
+    if percent <= WRITTEN:
+        steps.device.holds.clear()
+    async with steps.working():
+        await until(lambda: any(state.percent >= percent for state in steps.box.report.tasks))
+    return running
+
+
+async def test_an_agent_that_saw_the_end_of_the_installer_need_not_see_the_boot(steps: RshimSteps) -> None:
+    running = await reach(steps, ENDED)
+    steps.proceeds_unseen = True
+    await until(lambda: "DPU is ready" in (steps.device.folder / "misc").read_text())
+    async with steps.working():
+        await ended(running)
+    assert (steps.device.installs, steps.device.image) == (1, BFB)
+
+
+@pytest.mark.parametrize("reached", [WRITTEN, INSTALLING])
+async def test_a_dpu_that_loses_its_power_while_no_agent_runs_is_installed_again(
+    steps: RshimSteps, reached: int
+) -> None:
+    running = await reach(steps, reached)
+    steps.device.holds.clear()
+    steps.device.lose_power()
+    await until(lambda: "DPU is ready" in (steps.device.folder / "misc").read_text())
+    assert steps.device.image == b""
+    async with steps.working():
+        with pytest.raises(TaskFailed, match="image: the DPU is ready, but the end of its installer was not seen"):
+            await ended(running)
+        steps.device.holds.set()
+        await ended(steps.run())
+    assert (steps.device.installs, steps.device.image) == (2, BFB)
+
+
+async def test_a_dpu_that_loses_its_power_while_it_installs_is_not_taken_as_installed(steps: RshimSteps) -> None:
     running = asyncio.ensure_future(steps.run())
     steps.device.holds.clear()
     async with steps.working():
-        await until(lambda: any(state.percent >= 50 for state in steps.box.report.tasks))
+        await until(lambda: any(state.percent >= INSTALLING for state in steps.box.report.tasks))
+        steps.device.lose_power()
+        with pytest.raises(TaskFailed, match="the end of its installer was not seen"):
+            await ended(running)
+        steps.device.holds.set()
+        await ended(steps.run())
+    assert (steps.device.installs, steps.device.image) == (2, BFB)
+
+
+async def test_an_installation_whose_end_no_agent_saw_is_not_taken_for_one(steps: RshimSteps) -> None:
+    running = await reach(steps, WRITTEN)
+    steps.proceeds_unseen = True
     steps.device.holds.set()
     await until(lambda: steps.device.image == BFB)
+    await until(lambda: "DPU is ready" in (steps.device.folder / "misc").read_text())
     async with steps.working():
-        await ended(running)
-    assert steps.device.installs == 1
+        with pytest.raises(TaskFailed, match="the end of its installer was not seen"):
+            await ended(running)
+        await ended(steps.run())
+    assert (steps.device.installs, steps.device.image) == (2, BFB)
 
 
 @pytest.mark.parametrize(

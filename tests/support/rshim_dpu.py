@@ -22,6 +22,7 @@ _POLL_S = 0.005
 _RESET = b"SW_RESET 1\n"
 _SHOWN_MAX = 16
 _INSTALLS = "INFO[MISC]: Installing OS image"
+_BOOTED = ("INFO[BL2]: start", "INFO[MISC]: Linux up", "INFO[MISC]: DPU is ready")
 
 
 class RshimDpu:
@@ -44,14 +45,15 @@ class RshimDpu:
         self.holds = threading.Event()
         """While it is cleared, an installation does not proceed."""
         self.holds.set()
-        self.proceeds: Callable[[], bool] = lambda: True
-        """Whether the end of an installation may come: a follower must have seen the installer."""
+        self.proceeds: Callable[[str], bool] = lambda event: True
+        """Whether the next event of an installation may come: a follower must have seen what the log has."""
         self._slot = slot
         self._text = ""
         self._shown: deque[int] = deque()
         self._lock = threading.Lock()
         self._reset_s = time.monotonic() - 5_000.0
-        self._lines: list[str] = ["INFO[BL2]: start", "INFO[MISC]: Linux up", "INFO[MISC]: DPU is ready"]
+        self._lines: list[str] = [*_BOOTED]
+        self._loses_power = threading.Event()
         self._ends = threading.Event()
         self._due: list[tuple[float, str]] = []
         self._next = b""
@@ -135,11 +137,18 @@ class RshimDpu:
         self._next = content
         self._due = [(now_s + FLASH_S, "flashed"), (now_s + FLASH_S + BOOT_S, "boot")]
 
-    def _may_proceed(self) -> bool:
-        return self.holds.is_set() and (_INSTALLS not in self._lines or self.proceeds())
+    def lose_power(self) -> None:
+        """Boot what is on its disk, whatever it did."""
+        self._loses_power.set()
+
+    def _may_proceed(self, event: str) -> bool:
+        return self.holds.is_set() and (_INSTALLS not in self._lines or self.proceeds(event))
 
     def _proceed(self) -> None:
-        while self._due and self._due[0][0] <= time.monotonic() and self._may_proceed():
+        if self._loses_power.is_set():
+            self._reset(*_BOOTED)
+            self._loses_power.clear()
+        while self._due and self._due[0][0] <= time.monotonic() and self._may_proceed(self._due[0][1]):
             match self._due.pop(0)[1]:
                 case "fault":
                     self._lines.append("ERR[MISC]: Failed to write the eMMC")
@@ -147,7 +156,7 @@ class RshimDpu:
                     self.image = self._next
                     self._lines.append("INFO[MISC]: Installation finished")
                 case "boot":
-                    self._reset("INFO[BL2]: start", "INFO[MISC]: Linux up", "INFO[MISC]: DPU is ready")
+                    self._reset(*_BOOTED)
             self._show()
 
     def _take_setting(self) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from deploy.host_agent.actions import Action, ActionFailed
 from deploy.host_agent.image_source import Stream
-from deploy.host_agent.install import INSTALLING, InstallAction, RestartAction, RshimTiming
+from deploy.host_agent.install import ENDED, INSTALLING, InstallAction, RestartAction, RshimTiming
 from drivers.hosts.agent_host import AgentHost
 from drivers.hosts.objects import StoredObject
 from drivers.hosts.task_box import BoxContent
@@ -81,6 +81,8 @@ class RshimSteps(AttemptedSteps):
         self.device = RshimDpu(dev / "rshim0", SLOT)
         self.device.proceeds = self._is_seen
         self._is_working = False
+        self.proceeds_unseen = False
+        """Whether an installation proceeds while no agent works."""
         self.content = BFB
         self.actions: Mapping[str, Action] = {
             INSTALL: InstallAction(dev, self.opened, FAST, held_bytes=1_000),
@@ -131,11 +133,13 @@ class RshimSteps(AttemptedSteps):
             while self.device.rounds < rounds + 2:
                 await asyncio.sleep(0.005)
 
-    def _is_seen(self) -> bool:
-        """Whether the agent has seen the installer of the image, if it follows one."""
+    def _is_seen(self, event: str) -> bool:
+        """Whether the agent has seen the installer of the image, or its end before the DPU boots."""
         tasks = {each.id for each in open_tasks(self.box.tasks, self.box.report) if each.action == INSTALL}
         states = [state for state in self.box.report.tasks if state.id in tasks]
-        return not self._is_working or not tasks or any(state.percent >= INSTALLING for state in states)
+        if not tasks or (not self._is_working and self.proceeds_unseen):
+            return True
+        return self._is_working and any(state.percent >= (ENDED if event == "boot" else INSTALLING) for state in states)
 
     async def work(self) -> None:
         """Do open tasks, one by one, until cancelled."""

@@ -44,6 +44,14 @@ def test_only_an_installer_writes_of_an_installation(line: str) -> None:
     assert not log("INFO[BL2]: start", "INFO[UEFI]: Installing a key").installs
 
 
+@pytest.mark.parametrize("line", ["Installation finished", ": Installation finished", "Rebooting..."])
+def test_only_the_last_line_of_an_installer_is_its_end(line: str) -> None:
+    assert log("INFO[BL2]: start", f"INFO[MISC]: {line}").has_ended
+    assert not log(f"INFO[MISC]: {line}", "INFO[BL2]: start", "INFO[MISC]: DPU is ready").has_ended
+    for other in ("Installing OS image", "Ubuntu installation completed", "Rebooting BMC...", "Updating NIC firmware"):
+        assert not log("INFO[BL2]: start", f"INFO[MISC]: {other}").has_ended
+
+
 def test_a_fault_is_the_first_line_about_one() -> None:
     found = log("INFO[BL2]: start", "ERR[MISC]: Failed to write the eMMC", "ERR[MISC]: more")
     assert found.fault == "ERR[MISC]: Failed to write the eMMC"
