@@ -8,6 +8,7 @@ import binascii
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import aiohttp
 import msgspec
@@ -60,6 +61,7 @@ async def open_redfish(
 ) -> AsyncIterator[Redfish]:
     """The parts of a process, with the connections that they share. `apis` has the API servers of source clusters."""
     authority = authority_of(settings)
+    _check_password_file(settings)
     connector = aiohttp.TCPConnector(
         limit=settings.bmc_connections, limit_per_host=PER_BMC, keepalive_timeout=KEPT_S, force_close=False
     )
@@ -126,14 +128,26 @@ def _password(settings: Settings) -> str:
         raise NeedsOperator(f"bmc_password_file: {path} must be text in UTF-8") from None
 
 
+def _check_password_file(settings: Settings) -> None:
+    """Raises FatalError: a process that starts with a wrong path would fail each installation instead."""
+    try:
+        _password(settings)
+    except NeedsOperator as error:
+        raise FatalError(str(error)) from error
+
+
 def authority_of(settings: Settings) -> BmcAuthority | None:
     """The authority of BMCs and of management services; None without one. Raises FatalError."""
     if settings.bmc_ca is None:
         if settings.bmc_ca_key is not None:
             raise FatalError("bmc_ca_key: it needs bmc_ca, the certificate of the authority")
         return None
+    key = _content("bmc_ca_key", settings.bmc_ca_key) if settings.bmc_ca_key is not None else None
+    return BmcAuthority(_content("bmc_ca", settings.bmc_ca), key)
+
+
+def _content(field: str, path: Path) -> bytes:
     try:
-        key = settings.bmc_ca_key.read_bytes() if settings.bmc_ca_key is not None else None
-        return BmcAuthority(settings.bmc_ca.read_bytes(), key)
+        return path.read_bytes()
     except OSError as error:
-        raise FatalError(f"bmc_ca: {error.filename} cannot be read: {error.strerror}") from error
+        raise FatalError(f"{field}: {path} cannot be read: {error.strerror}") from error

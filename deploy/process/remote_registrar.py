@@ -61,6 +61,9 @@ class RemoteRegistrar:
         while True:
             there = await self._zones()
             if there is not None and there != self._last_zones:
+                if self._last_zones is None and (unknown := self._zone_filter - there):
+                    names = ",".join(sorted(unknown))
+                    logger.warning("zones not known to the plane yet, simulated once they exist: %s", names)
                 self._last_zones = there
                 return there
             await asyncio.sleep(CHECK_S)

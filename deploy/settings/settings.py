@@ -382,6 +382,11 @@ class Settings(BaseModel):
         return self
 
     @model_validator(mode="after")
+    def _check_simulated_hosts(self) -> Self:
+        parse_sizes("simulate_hosts", self.simulate_hosts)
+        return self
+
+    @model_validator(mode="after")
     def _check_zones(self) -> Self:
         parse_zones(self.zones)
         return self

@@ -57,9 +57,12 @@ class BmcAuthority:
         self.pem = certificate
         try:
             self._certificate = x509.load_pem_x509_certificate(certificate)
+        except ValueError as error:
+            raise FatalError("bmc_ca: it must be a certificate, in PEM") from error
+        try:
             loaded = None if key is None else serialization.load_pem_private_key(key, password=None)
-        except (ValueError, TypeError) as error:
-            raise FatalError(f"bmc_ca: it is not a certificate and its unencrypted key, in PEM: {error}") from error
+        except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+            raise FatalError("bmc_ca_key: it must be an unencrypted key, in PEM") from error
         if loaded is not None and not isinstance(loaded, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
             raise FatalError("bmc_ca_key: it must be an elliptic-curve or RSA key")
         if loaded is not None and loaded.public_key() != self._certificate.public_key():

@@ -48,3 +48,14 @@ async def test_an_available_plane_is_not_logged(caplog: pytest.LogCaptureFixture
         assert set(await registrar.zones()) == {"z1"}
         await registrar.close()
     assert not [record for record in caplog.records if record.name == "deploy.process.remote_registrar"]
+
+
+async def test_a_named_zone_that_the_plane_lacks_is_logged(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    async with served(tmp_path / "plane") as plane:
+        await plane.join("z1", pb.NodeSpec(name="n1"))
+        names = frozenset({"z1", "z2", "z3"})
+        registrar = RemoteRegistrar([plane.address], now_ms=now_ms, rng=random.Random(1), zones=names)
+        assert set(await registrar.zones()) == {"z1"}
+        await registrar.close()
+    told = [record.getMessage() for record in caplog.records if record.name == "deploy.process.remote_registrar"]
+    assert told == ["zones not known to the plane yet, simulated once they exist: z2,z3"]

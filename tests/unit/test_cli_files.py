@@ -90,6 +90,15 @@ def test_invalid_zone_names_for_simulated_devices_are_refused() -> None:
         assert (ran.exit_code, says in ran.stderr) == (2, True), ran.output
 
 
+def test_a_folder_of_simulated_bmcs_without_a_key_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("no certificate")
+    simulate = ["simulator", "--relay", "127.0.0.1:1", "--dpus-per-zone", "1", "--bmc-folder", str(tmp_path)]
+    ran = CliRunner().invoke(cli, simulate)
+    assert (ran.exit_code, f"Error: bmc-folder: {tmp_path}/ca.key cannot be used" in ran.stderr) == (2, True), (
+        ran.output
+    )
+
+
 def test_an_invalid_name_is_refused_with_its_option() -> None:
     ran = CliRunner().invoke(cli, ["freeze", "--all", "--as", "a b", "--server", "127.0.0.1:1"])
     assert (ran.exit_code, "Invalid value for '--as': 'a b' must be 1 to 128" in ran.stderr) == (2, True), ran.output

@@ -40,6 +40,7 @@ def test_every_setting_can_come_from_the_environment() -> None:
         ({"data": ""}, "data: '' must name a folder"),
         ({"kafka": "h:1", "state": ""}, "state: '' must name a folder"),
         ({"data": "d", "simulate": "many"}, "simulate: 'many' must be a number"),
+        ({"data": "d", "simulate_hosts": "4"}, "simulate_hosts: '4' must have the form RACKSxHOSTS"),
         ({"data": "d", "listen": "0.0.0.0:7080"}, "listen 0.0.0.0:7080 is not on the loopback"),
         ({"data": "d", "http": "example.org:80"}, "http example.org:80 is not on the loopback"),
         ({"data": "d", "agents": "127.0.0.1:70000"}, "agents: '127.0.0.1:70000' must be HOST:PORT"),

@@ -73,6 +73,10 @@ def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("no certificate")
     with pytest.raises(FatalError, match=r"^bmc-folder: .*password|^bmc-folder: .*ca\.key"):
         simulated_bmc_options(Address(HOST, 0), tmp_path, None, 0.0, now_ms=NOW_MS)
+    with pytest.raises(FatalError, match=r"^bmc-folder: .*/ca.pem/bmcs: cannot be created: Not a directory$"):
+        simulated_bmc_options(Address(HOST, 0), tmp_path / "ca.pem" / "bmcs", None, 0.0, now_ms=NOW_MS)
+    with pytest.raises(FatalError, match=r"^bmc: 192\.0\.2\.1:0 cannot be listened on: "):
+        simulated_bmc_options(Address("192.0.2.1", 0), None, None, 0.0, now_ms=NOW_MS)
     with pytest.raises(FatalError, match=r"^image-ca: .* is not a readable PEM file of certificates"):
         simulated_bmc_options(Address(HOST, 0), None, tmp_path / "ca.pem", 0.0, now_ms=NOW_MS)
 

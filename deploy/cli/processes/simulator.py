@@ -14,6 +14,7 @@ from deploy.cli.shared.param_types import FiniteRange, Folder, addresses
 from deploy.cli.shared.tls import certificates_of, tls_options
 from deploy.settings.addresses import parse_address
 from deploy.settings.zone_names import parse_zones
+from eventstore.errors import FatalError
 
 if TYPE_CHECKING:
     from deploy.tls.certificates import Certificates
@@ -103,6 +104,10 @@ def simulator(
         wanted = parse_zones(zones)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
+    try:
+        bmc_options = simulated_bmc_options(listen, bmc_folder, image_ca, failing, now_ms=now_ms())
+    except FatalError as error:
+        raise click.UsageError(str(error)) from error
     configure_logs()
     rng = random.Random(seed)
     simulating = _simulate(
@@ -110,7 +115,7 @@ def simulator(
         dpus_per_zone=dpus_per_zone,
         servers=server,
         zones=wanted,
-        bmc_options=simulated_bmc_options(listen, bmc_folder, image_ca, failing, now_ms=now_ms()),
+        bmc_options=bmc_options,
         loss=loss,
         latency_ms=latency_ms,
         rng=rng,
