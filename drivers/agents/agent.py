@@ -86,6 +86,10 @@ class Agent:
         self._settings = settings
         self._heartbeat_s = 10.0
         self._last_message_at = 0.0
+        self._unserved = ""
+        """Why the relay does not serve the DPU; empty if it does."""
+        self._refused: tuple[int, str] | None = None
+        """The version and the reason of the last refusal of a table. A relay sends a refused table again and again."""
 
     @property
     def table(self) -> DeviceTable:
@@ -151,11 +155,20 @@ class Agent:
             case Welcome():
                 self.target = (message.epoch, message.version)
                 self._heartbeat_s = message.heartbeat_ms / 1000
+                self._log_service([part.reason for part in message.unserved])
                 for part in message.unserved:
-                    logger.info("dpu %s not served by the relay: %s", self._identity.dpu, part.reason)
                     tasks.create_task(self._ask_again(link, min(AWAY_S_MAX, part.retry_after_ms / 1000)))
             case GoAway():
                 raise GoAwayReceived(message)
+
+    def _log_service(self, refusals: Sequence[str]) -> None:
+        """Log that the relay does not serve the DPU, once for each reason, and that it does again."""
+        refusal = "; ".join(refusals)
+        if refusal and refusal != self._unserved:
+            logger.warning("dpu %s not served by the relay: %s", self._identity.dpu, refusal)
+        elif self._unserved and not refusal:
+            logger.info("dpu %s served by the relay", self._identity.dpu)
+        self._unserved = refusal
 
     async def _take(self, frame: Frame, link: Link) -> None:
         """Apply one frame. In the meantime the next frame waits in the link; the relay sends at most one frame
@@ -165,7 +178,9 @@ class Agent:
             link.send(agent_messages.encode(Ack([result], [])))
         else:
             self.refusals += 1
-            logger.info("dpu %s refused table version %d: %s", self._identity.dpu, result.version, result.reason)
+            if (refused := (result.version, result.reason)) != self._refused:
+                logger.warning("dpu %s refused table version %d: %s", self._identity.dpu, *refused)
+            self._refused = refused
             link.send(agent_messages.encode(Ack([], [result])))
 
     def _received(self, frame: Frame, link: Link) -> None:

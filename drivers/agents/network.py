@@ -10,6 +10,7 @@ import asyncio
 import logging
 from hashlib import blake2b
 
+from drivers.agents.device_log import DeviceLog
 from drivers.agents.network_store import NO_NETWORK, HeldNetwork, NetworkStore
 from drivers.agents.table import SELF
 from drivers.backends.device import DeviceFailed, NetworkDevice, Programmed
@@ -40,6 +41,7 @@ class AgentNetwork:
         self._was_read = False
         """Whether the device could be read back, ever."""
         self._busy = asyncio.Lock()
+        self._device_log = DeviceLog("the network of the device")
 
     async def load(self) -> None:
         """Load the last good document, and make the device hold it."""
@@ -84,8 +86,9 @@ class AgentNetwork:
                     self._in_device = await self._device.read_back()
                     self._was_read = True
             except (DeviceFailed, TimeoutError) as error:
-                logger.warning("network of the device not read back: %s", error or "timed out")
+                self._device_log.failed(error)
                 return self.status()
+            self._device_log.succeeded()
             has_lost = self.held.version and self._in_device.digest != self.held.digest
             if has_lost and (fault := await self._program(self.held)):
                 logger.warning("saved network document not applied to the device yet: %s", fault)

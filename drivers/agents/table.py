@@ -12,8 +12,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
+from drivers.agents.device_log import DeviceLog
 from drivers.agents.store import TableStore
-from drivers.backends.device import Device, DeviceFailed
+from drivers.backends.device import NOT_TRIED, Device, DeviceFailed
 from drivers.wire.agent_messages import Refusal
 from drivers.wire.protocol import TableStatus
 from drivers.wire.relay_messages import Frame
@@ -45,6 +46,7 @@ class AgentTable:
         """Whether the device holds `table`. If not, the next frame reconciles the device instead of applying a
         delta."""
         self._busy = asyncio.Lock()
+        self._device_log = DeviceLog("the table of the device")
 
     async def load(self) -> None:
         """Load the last good table."""
@@ -53,7 +55,7 @@ class AgentTable:
         self._digest = self.table.digest
         if not self.table.version:  # no table was saved: the device keeps its present rules until a relay sends a table
             await self.read_back()
-        elif fault := await self._install(self.table, None, _ignore):
+        elif (fault := await self._install(self.table, None, _ignore)) and not fault.endswith(NOT_TRIED):
             logger.warning("saved table not applied to the device yet: %s", fault)
 
     @property
@@ -97,8 +99,9 @@ class AgentTable:
                 async with asyncio.timeout(self._read_back_s):
                     self._digest = await self._device.read_back()
             except (DeviceFailed, TimeoutError) as error:
-                logger.warning("device read-back failed: %s", error or "timed out")
+                self._device_log.failed(error)
             else:
+                self._device_log.succeeded()
                 self._in_sync = self._digest == self.table.digest
                 self._in_hardware = self.table.version if self._in_sync else 0
         return self.status()

@@ -20,6 +20,14 @@ class DeviceFailed(TransientError):
     """The device did not take the steps; its table may be any state between the two tables."""
 
 
+class DeviceNotReady(DeviceFailed):
+    """The device has not been tried yet, as in the first moments of a process. This is no fault."""
+
+
+NOT_TRIED = "no session yet"
+"""The fault of a device that has not been tried yet."""
+
+
 class Device(Protocol):
     """The forwarding table of one device."""
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from drivers.backends.device import DeviceFailed
+from drivers.backends.device import NOT_TRIED, DeviceFailed, DeviceNotReady
 from drivers.openflow.messages import Flow
 from drivers.openflow.rule_flows import (
     COOKIE,
@@ -55,7 +55,7 @@ class OpenVSwitch:
 
     def __init__(self, socket: Path, layout: FlowLayout, *, rng: random.Random) -> None:
         self.counts = SwitchCounts()
-        self.fault = "no session yet"
+        self.fault = NOT_TRIED
         """Why there is no session; empty while there is one."""
         self._socket = socket
         self._layout = layout
@@ -172,6 +172,8 @@ class OpenVSwitch:
         return True
 
     def _connected(self) -> SwitchSession:
+        if self._session is None and self.fault == NOT_TRIED:
+            raise DeviceNotReady(f"the bridge is not connected: {NOT_TRIED}")
         if self._session is None:
             raise DeviceFailed(f"the bridge is not connected: {self.fault}")
         return self._session

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import msgspec
 
 from drivers.backends.bridge_ports import PortPlan, plan_ports
-from drivers.backends.device import DeviceFailed, Programmed
+from drivers.backends.device import NOT_TRIED, DeviceFailed, DeviceNotReady, Programmed
 from drivers.openflow.chain_flows import (
     NETWORK_COOKIE,
     ChainDifference,
@@ -89,7 +89,7 @@ class OpenVSwitchNetwork:
 
     def __init__(self, bridge: NetworkBridge, *, rng: random.Random) -> None:
         self.counts = NetworkCounts()
-        self.fault = "no session yet"
+        self.fault = NOT_TRIED
         """Why there is no session; empty while there are both."""
         self.waiting: dict[str, str] = {}
         """What interfaces without a port wait for."""
@@ -190,6 +190,8 @@ class OpenVSwitchNetwork:
     @contextmanager
     def _failing(self) -> Iterator[_Sessions]:
         """The sessions. What they raise is DeviceFailed."""
+        if self._sessions is None and self.fault == NOT_TRIED:
+            raise DeviceNotReady(f"the bridge is not connected: {NOT_TRIED}")
         if self._sessions is None:
             raise DeviceFailed(f"the bridge is not connected: {self.fault}")
         try:

@@ -10,6 +10,7 @@ from pathlib import Path
 from drivers.openflow import messages as of
 from drivers.openflow.messages import Flow
 from eventstore.errors import TransientError
+from projections.field_checks import quoted
 
 CONNECT_S = 5.0
 ECHO_S = 5.0
@@ -46,6 +47,8 @@ class SwitchSession:
         try:
             async with asyncio.timeout(CONNECT_S):
                 session = cls(*await asyncio.open_unix_connection(path))
+        except FileNotFoundError as error:
+            raise SwitchLost(f"Open vSwitch has no bridge {quoted(path.stem)}: {path} does not exist") from error
         except (OSError, TimeoutError) as error:
             reason = getattr(error, "strerror", None) or str(error) or "no answer in time"
             raise SwitchLost(f"{path} cannot be connected: {reason}") from error

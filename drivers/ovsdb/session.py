@@ -68,6 +68,8 @@ class DatabaseSession:
         try:
             async with asyncio.timeout(CONNECT_S):
                 return cls(*await asyncio.open_unix_connection(path))
+        except FileNotFoundError as error:
+            raise DatabaseLost(f"Open vSwitch does not run: {path} does not exist") from error
         except (OSError, TimeoutError) as error:
             reason = getattr(error, "strerror", None) or str(error) or "no answer in time"
             raise DatabaseLost(f"{path} cannot be connected: {reason}") from error

@@ -10,14 +10,19 @@ and receives with aiohttp's client, but does not send with it: aiohttp's `send` 
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 from collections.abc import Callable, Iterator
-from ssl import SSLContext
+from ssl import SSLCertVerificationError, SSLContext
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import (
+    ClientConnectorCertificateError,
+    ClientConnectorError,
     ClientError,
+    ClientResponseError,
     ClientSession,
+    ClientSSLError,
     ClientTimeout,
     ClientWebSocketResponse,
     ClientWSTimeout,
@@ -187,12 +192,29 @@ class Dialer:
                 raise Busy(f"{address} accepts no new agents at present", _seconds(error)) from error
             raise LinkClosed(f"{address} answered HTTP status {error.status} instead of opening a link") from error
         except (ClientError, OSError, TimeoutError) as error:
-            raise LinkClosed(f"{address} cannot be reached: {error or type(error).__name__}") from error
+            raise LinkClosed(f"{address} {_fault(error)}") from error
         assert isinstance(socket, _ClientSocket)
         return SocketLink(socket, socket.transport, address, self._masked, AGENT_BACKLOG_BYTES_MAX)
 
     def _masked(self, message: bytes) -> bytes:
         return masked(message, next(self._masks))
+
+
+def _fault(error: Exception) -> str:
+    """Why a relay was not reached, without the additions of the HTTP client."""
+    match error:
+        case ClientConnectorCertificateError(certificate_error=SSLCertVerificationError() as refused):
+            return f"has a certificate that is not accepted: {refused.verify_message}"
+        case ClientSSLError():
+            return f"cannot be reached by TLS: {error}"
+        case ClientConnectorError(os_error=OSError(errno=number, strerror=text)):
+            return f"cannot be reached: {os.strerror(number) if number and number > 0 else text or error}"
+        case ClientResponseError():
+            return "does not speak HTTP: it is not the address of agents of a relay"
+        case TimeoutError():
+            return f"cannot be reached: no answer within {DIAL_S:g} s"
+        case _:
+            return f"cannot be reached: {error or type(error).__name__}"
 
 
 def _seconds(error: WSServerHandshakeError) -> float:

@@ -288,5 +288,18 @@ def all_really_have(simulator: Simulator, tables: Tables) -> bool:
 
 async def test_an_unreachable_relay_is_reported_as_unreachable() -> None:
     async with Dialer() as dialer:
-        with pytest.raises(LinkClosed, match="cannot be reached"):
+        with pytest.raises(LinkClosed, match=r"^127\.0\.0\.1:1 cannot be reached: Connection refused$"):
             await dialer.dial("127.0.0.1:1")
+
+
+async def test_an_address_that_does_not_speak_http_is_reported_as_the_wrong_one() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        writer.write(b"\x00\x00\x1e\x04\x00\x00\x00\x00\x00")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, Dialer() as dialer:
+        with pytest.raises(LinkClosed, match=r"does not speak HTTP: it is not the address of agents of a relay$"):
+            await dialer.dial(f"127.0.0.1:{port}")
