@@ -39,16 +39,19 @@ class OpenFlowError(Exception):
 
 
 TABLE_FULL = (5, 1)
+_DELETED_MASK = (1 << 64) - 2
+"""With all bits of the cookie, Open vSwitch does not look a flow up that is deleted."""
 _BAD_TYPE, _BAD_TABLE, _BAD_PREREQUISITE, _BAD_WILDCARDS = (1, 1), (5, 2), (4, 9), (4, 5)
 _BAD_GOTO, _BAD_BUNDLE, _BUNDLE_CLOSED, _BUNDLE_FAILED = (3, 2), (17, 2), (17, 4), (17, 13)
 
 
 class _Change(NamedTuple):
-    """An addition of a flow, or its deletion, which spares a flow with another cookie."""
+    """An addition of a flow, or its deletion, which spares a flow with another cookie in the bits of the mask."""
 
     is_addition: bool
     flow: Flow
     xid: int
+    mask: int
 
     @property
     def key(self) -> FlowKey:
@@ -84,7 +87,7 @@ class ModelSwitch:
         for change in changes:
             if change.is_addition:
                 self.flows[change.key] = change.flow
-            elif (found := self.flows.get(change.key)) is not None and found.cookie == change.flow.cookie:
+            elif (found := self.flows.get(change.key)) and not (found.cookie ^ change.flow.cookie) & change.mask:
                 del self.flows[change.key]
 
     def _accept(self) -> asyncio.Protocol:
@@ -211,7 +214,7 @@ class _Connection(asyncio.Protocol):
 def _change(message: bytes) -> _Change:
     """Decode a flow mod. Raises OpenFlowError."""
     _, kind, length, xid, cookie, mask, table, command, _, _, priority = struct.unpack_from("!BBHIQQBBHHH", message)
-    if kind != 14 or length != len(message) or (command, mask) not in ((0, 0), (4, (1 << 64) - 1)):
+    if kind != 14 or length != len(message) or (command, mask) not in ((0, 0), (4, _DELETED_MASK)):
         raise OpenFlowError(*_BAD_TYPE)
     if table > 253:
         raise OpenFlowError(*_BAD_TABLE)
@@ -220,7 +223,7 @@ def _change(message: bytes) -> _Change:
     _check_match(fields)
     if instructions[:2] == b"\x00\x01" and instructions[4] <= table:
         raise OpenFlowError(*_BAD_GOTO)
-    return _Change(command == 0, Flow(table, priority, cookie, fields, instructions), xid)
+    return _Change(command == 0, Flow(table, priority, cookie, fields, instructions), xid, mask)
 
 
 def _check_match(fields: bytes) -> None:
