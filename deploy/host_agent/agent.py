@@ -58,6 +58,8 @@ class HostAgent:
         self._interval_s = interval_s
         self._rng = rng
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._logged: tuple[str, ...] | None = None
+        """The PCI addresses of the DPUs in the last log line about them."""
         self._reporting = asyncio.Lock()
         """The plane keeps the whole of the last report, so an older one must not arrive after it."""
 
@@ -145,7 +147,19 @@ class HostAgent:
         result = await self._client.command("ReportHost", request)
         if result.outcome not in REPORTED:
             raise PermanentError(f"report: the plane did not accept it: {result.reason}")
+        self._log_devices(devices)
         return result.position
+
+    def _log_devices(self, devices: Sequence[FoundDevice]) -> None:
+        """Log the DPUs of the host after its first report, and when they have changed."""
+        found = tuple(each.pci_address for each in devices)
+        if found == self._logged:
+            return
+        self._logged = found
+        if found:
+            logger.info("host reported with its DPUs", extra={"dpus": ",".join(found)})
+        else:
+            logger.warning("host reported without a DPU: its PCI bus has no device of the ids that are looked for")
 
 
 def _duration(span_ms: int) -> Duration:

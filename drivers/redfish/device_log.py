@@ -25,4 +25,5 @@ async def latest_faults(bmc: Connection) -> str:
         ((each.created or "", each.message or "") for each in entries if each.severity in ("Warning", "Critical")),
         reverse=True,
     )
-    return ", ".join(printable(text[:_TEXT_MAX]) for _, text in faults[:_FAULTS_MAX] if text)
+    texts = dict.fromkeys(printable(text[:_TEXT_MAX]) for _, text in faults if text)
+    return ", ".join([*texts][:_FAULTS_MAX])

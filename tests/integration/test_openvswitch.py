@@ -220,7 +220,7 @@ def _forwards(switch: Switch, bridge: str, source: str) -> bool:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--backend", "openvswitch"), "bridge: 0 bridges must be one for each of the 1 DPUs"),
+        (("--backend", "openvswitch"), "bridge: give one for each --dpu, here 1 in place of 0"),
         (("--bridge", "br0"), "bridge: the backend simulated has no bridges"),
         (("--backend", "openvswitch", "--bridge", "br/0"), "'br/0' must be the name of a bridge"),
         (("--allowed", "table:300"), "'table:300' must be normal, chains, or table:N with N up to 253"),

@@ -103,6 +103,7 @@ async def test_a_wrong_image_is_refused_and_the_old_system_stays() -> None:
             (images.url("missing"), "HTTP status 404"),
             (forged, "does not have the digest"),
             ("http://127.0.0.1:1/a", "the transfer failed"),
+            (f"{client.url}/a", "the certificate of the image server is not trusted"),
         ):
             found = await ended(client, await install(client, url))
             assert found["TaskState"] == "Exception"

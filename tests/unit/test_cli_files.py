@@ -99,6 +99,20 @@ def test_a_folder_of_simulated_bmcs_without_a_key_is_refused(tmp_path: Path) -> 
     )
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "says"),
+    [
+        ("--device-id", "zz", "'zz' must be four hexadecimal digits, such as a2dc"),
+        ("--device-id", "a2dc1", "'a2dc1' must be four hexadecimal digits"),
+        ("--bridge", "a-bridge-of-a-host", "'a-bridge-of-a-host' must be a name of 1 to 15 letters"),
+        ("--bridge", "..", "'..' must be a name of 1 to 15 letters"),
+    ],
+)
+def test_a_host_agent_refuses_what_no_host_can_have(option: str, value: str, says: str) -> None:
+    ran = CliRunner().invoke(cli, ["host-agent", "--node", "n1", option, value, "--server", "127.0.0.1:1"])
+    assert (ran.exit_code, f"Invalid value for '{option}': {says}" in ran.stderr) == (2, True), ran.output
+
+
 def test_an_invalid_name_is_refused_with_its_option() -> None:
     ran = CliRunner().invoke(cli, ["freeze", "--all", "--as", "a b", "--server", "127.0.0.1:1"])
     assert (ran.exit_code, "Invalid value for '--as': 'a b' must be 1 to 128" in ran.stderr) == (2, True), ran.output

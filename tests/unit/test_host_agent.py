@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -13,6 +14,7 @@ from deploy.host_agent.actions import Progress
 from deploy.host_agent.agent import HostAgent, HostIdentity
 from deploy.host_agent.boot import Boot
 from eventstore.errors import PermanentError
+from projections.resources.host_tasks import FoundDevice
 from schemas.api import dpuplane_pb2 as pb
 
 pytestmark = pytest.mark.virtual_clock
@@ -59,13 +61,15 @@ class TwoReports:
         await asyncio.sleep(30)
 
 
-async def run_agent(made: ReportedPlane, action: TwoReports, seconds: float) -> None:
+async def run_agent(
+    made: ReportedPlane, action: TwoReports, seconds: float, devices: Callable[[], Sequence[FoundDevice]] = tuple
+) -> None:
     client: Any = made
     agent = HostAgent(
         client,
         HostIdentity("host", "dpf", "run-1"),
         boot=lambda: Boot("boot-1", 1_000),
-        devices=lambda: (),
+        devices=devices,
         actions={INSTALL: action},
         interval_s=5.0,
         rng=Random(1),
@@ -101,3 +105,18 @@ async def test_reports_of_a_host_are_made_one_after_another() -> None:
     await run_agent(made, TwoReports(), 60.0)
     assert made.concurrent_max == 1
     assert made.states[-1][0] == "done"
+
+
+async def test_the_dpus_of_a_host_are_logged_when_they_change(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    dpu = FoundDevice(pci_address="0000:03:00", device_id="a2dc", serial="MT1")
+    answers = [(), (), (dpu,), (dpu,), (dpu,)]
+
+    def devices() -> Sequence[FoundDevice]:
+        return answers.pop(0) if len(answers) > 1 else answers[0]
+
+    made = ReportedPlane(pb.HostTask(id="t", action="none"))
+    await run_agent(made, TwoReports(), 120.0, devices)
+    told = [each.getMessage() for each in caplog.records if each.getMessage().startswith("host reported")]
+    without = "host reported without a DPU: its PCI bus has no device of the ids that are looked for"
+    assert told == [without, "host reported with its DPUs"]

@@ -184,6 +184,15 @@ async def test_a_failed_installation_is_told_with_its_cause_and_repeated(outcome
     assert dpu.bmc.card.os == OS
 
 
+async def test_a_fault_that_the_event_log_repeats_is_quoted_once() -> None:
+    dpu = await prepared()
+    dpu.bmc.card.outcomes.planned.append(Outcome("lie"))
+    for text in ("12V_ATX: Lower Critical going low", "the fan stands still", "the fan stands still"):
+        dpu.bmc.card.log_line(text, "Critical")
+    with pytest.raises(TaskFailed, match=r"says: the fan stands still, 12V_ATX: Lower Critical going low$"):
+        await dpu.run()
+
+
 async def test_a_wrong_password_needs_a_person() -> None:
     dpu = direct_steps()
     dpu.bmc.accounts.users["root"].password = "another one"

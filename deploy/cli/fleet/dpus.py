@@ -157,7 +157,7 @@ def _print_network(found: pb.DpuNetwork) -> None:
 
 def _field(name: str, value: Any) -> tuple[str, object]:
     if name in ("phase_attempts", "failures"):
-        return f"{name} of this step", value
+        return f"{name.removeprefix('phase_')} of this step", value
     if name in _TIMES:
         return _TIMES[name], value
     if isinstance(value, bool):

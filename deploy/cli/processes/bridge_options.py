@@ -123,5 +123,5 @@ def bridges_of(
             raise click.UsageError(f"bridge: the backend {backend} has no bridges")
         return [None for _ in dpus]
     if len(bridges) != len(dpus):
-        raise click.UsageError(f"bridge: {len(bridges)} bridges must be one for each of the {len(dpus)} DPUs")
+        raise click.UsageError(f"bridge: give one for each --dpu, here {len(dpus)} in place of {len(bridges)}")
     return [Bridge(name, run_folder, layout) for name in bridges]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -33,6 +34,11 @@ REBOOT_METHODS = REBOOT_ORDER[:3]
 POWER_CYCLE = "ipmitool chassis power cycle"
 REBOOT_COMMANDS = {"PowerCycle": POWER_CYCLE, "SystemLevelReset": POWER_CYCLE, "SystemReboot": "systemctl reboot"}
 """The commands unless others are given. A power cycle also resets the whole system."""
+
+
+_DEVICE_ID = re.compile(r"[0-9a-f]{4}")
+_INTERFACE_NAME = re.compile(r"[A-Za-z0-9._-]{1,15}")
+"""Linux has no longer names of network interfaces."""
 
 
 class Roots(NamedTuple):
@@ -66,6 +72,21 @@ def _reboot_commands(
             raise click.BadParameter(f"{method} must have a command")
         found[method] = command
     return found
+
+
+def _device_ids(context: click.Context, parameter: click.Parameter, given: Sequence[str]) -> Sequence[str]:
+    """The ids as sysfs prints them, without 0x."""
+    found = [each.lower().removeprefix("0x") for each in given]
+    for each, text in zip(found, given, strict=True):
+        if not _DEVICE_ID.fullmatch(each):
+            raise click.BadParameter(f"{quoted(text)} must be four hexadecimal digits, such as a2dc")
+    return found
+
+
+def _interface_name(context: click.Context, parameter: click.Parameter, given: str) -> str:
+    if not _INTERFACE_NAME.fullmatch(given) or given in (".", ".."):
+        raise click.BadParameter(f"{quoted(given)} must be a name of 1 to 15 letters, digits, '.', '_' and '-'")
+    return given
 
 
 def _interface_addresses(context: click.Context, parameter: click.Parameter, given: Sequence[str]) -> Sequence[str]:
@@ -112,6 +133,7 @@ def _root(name: str, text: str) -> Callable[[Callable[..., None]], Callable[...,
     multiple=True,
     default=DEVICE_IDS,
     show_default=True,
+    callback=_device_ids,
     metavar="HEX",
     help="PCI device id of DPUs; may be repeated.",
 )
@@ -134,6 +156,7 @@ def _root(name: str, text: str) -> Callable[[Callable[..., None]], Callable[...,
     "--bridge",
     default=BRIDGE,
     show_default=True,
+    callback=_interface_name,
     metavar="NAME",
     help="Bridge of the host that gets the first VF of each DPU.",
 )

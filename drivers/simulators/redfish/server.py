@@ -127,7 +127,7 @@ class BmcServer:
         except BadImage as error:
             self.bmc.card.fetched(fetch.number, None, f"the image {error}")
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            self.bmc.card.fetched(fetch.number, None, f"the transfer failed: {type(error).__name__}")
+            self.bmc.card.fetched(fetch.number, None, f"the transfer failed: {_transfer_fault(error)}")
         else:
             self.bmc.card.fetched(fetch.number, image)
 
@@ -204,6 +204,13 @@ async def served_bmc(
     server = BmcServer(bmc, trusts=trusts)
     async with server.listening(host, port):
         yield server
+
+
+def _transfer_fault(error: Exception) -> str:
+    """The cause of a transfer that failed. The text of some errors has the URL, and with it the token of the image."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return "the certificate of the image server is not trusted"
+    return type(error).__name__
 
 
 def _peer(request: web.Request) -> bytes | None:
