@@ -16,7 +16,8 @@ CONNECT_S = 5.0
 ECHO_S = 5.0
 """A switch that sends nothing for this time is asked for an echo; it is lost if it sends nothing for twice the time."""
 ANSWER_S = 60.0
-"""Timeout of a reply."""
+"""Timeout of a reply. A switch that has a request is silent for as long: while it commits a large bundle, it answers no
+echo."""
 CHUNK = 1 << 18
 """Bytes that are written before the session waits for the switch to read them."""
 CLOSED = "the switch closed the connection"
@@ -79,8 +80,9 @@ class SwitchSession:
                         _, kind, xid, body = await self._receive()
                 except TimeoutError:
                     silent += 1
-                    if silent > 1:
-                        raise SwitchLost(f"the switch sent nothing for {2 * ECHO_S:.0f} s") from None
+                    limit_s = ANSWER_S if self._waiting else 2 * ECHO_S
+                    if silent * ECHO_S >= limit_s:
+                        raise SwitchLost(f"the switch sent nothing for {limit_s:.0f} s") from None
                     self._write(of.message(of.ECHO_REQUEST, next(self._xids)))
                     continue
                 silent = 0
