@@ -217,7 +217,11 @@ class OpenVSwitch:
     async def _read_priorities(self, session: SwitchSession, table: DeviceTable) -> Priorities:
         """The priorities that the rules of a table have in the bridge, in the order of precedence."""
         by_cookie: dict[int, int] = {}
-        await session.read_flows(COOKIE, COOKIE_MASK, lambda flow: by_cookie.update({flow.cookie: flow.priority}))
+
+        def add(flow: Flow) -> None:
+            by_cookie[flow.cookie] = flow.priority
+
+        await session.read_flows(COOKIE, COOKIE_MASK, add, self._layout.table)
         try:
             return priorities_found(by_cookie, table.rules)
         except ValueError as error:  # more rules than a switch can order

@@ -40,14 +40,19 @@ _ALL_FLOWS = b"\x00\x01\x00\x04\x00\x00\x00\x00"
 _HELLO_VERSIONS = b"\x00\x01\x00\x08" + (1 << VERSION).to_bytes(4, "big")
 
 
+NO_TIMEOUTS = (0, 0)
+
+
 class Flow(NamedTuple):
-    """A flow of a switch. `match` is its OXM fields without header and padding, `instructions` as in the message."""
+    """A flow of a switch. `match` is its OXM fields without header and padding, `instructions` as in the message.
+    `timeouts` are the idle and the hard one as read, in s; those of the plane have none."""
 
     table: int
     priority: int
     cookie: int
     match: bytes
     instructions: bytes
+    timeouts: tuple[int, int] = NO_TIMEOUTS
 
 
 class SwitchError(NamedTuple):
@@ -131,7 +136,7 @@ def flows(body: bytes) -> Iterator[Flow]:
     """The flows of one message of a multipart reply."""
     at, end = _MULTIPART.size, len(body)
     while at < end:
-        size, table, _, _, priority, _, _, _, _, cookie, _, _ = _FLOW_STATS.unpack_from(body, at)
+        size, table, _, _, priority, idle_s, hard_s, _, _, cookie, _, _ = _FLOW_STATS.unpack_from(body, at)
         begin = at + _FLOW_STATS.size
         length = int.from_bytes(body[begin + 2 : begin + 4], "big")
         yield Flow(
@@ -140,6 +145,7 @@ def flows(body: bytes) -> Iterator[Flow]:
             cookie,
             body[begin + 4 : begin + length],
             body[begin + length + -length % 8 : at + size],
+            (idle_s, hard_s) if idle_s or hard_s else NO_TIMEOUTS,
         )
         at += size
 

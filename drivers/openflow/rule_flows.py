@@ -239,8 +239,10 @@ def _place(flow: Flow) -> tuple[int, int, bytes]:
 
 def priorities_found(by_cookie: Mapping[int, int], rules: Iterable[Rule]) -> Priorities:
     """The priorities that the flows of a switch have, for the rules that it knows; all are new if they are out of
-    order. Raises ValueError if there are too many rules."""
-    known = {rule: by_cookie[cookie] for rule in rules if (cookie := rule_cookie(rule)) in by_cookie}
+    order. One that no rule may have, such as that of the last flow, is that of a flow of another program. Raises
+    ValueError if there are too many rules."""
+    found = ((rule, by_cookie.get(rule_cookie(rule), 0)) for rule in rules)
+    known = {rule: priority for rule, priority in found if PRIORITY_MIN < priority < PRIORITY_MAX}
     priorities = Priorities(known)
     if priorities.is_ordered() and all(priorities.place(rule) for rule in rules):
         return priorities

@@ -15,6 +15,7 @@ from drivers.backends import openvswitch
 from drivers.backends.device import DeviceFailed
 from drivers.backends.openvswitch import OpenVSwitch
 from drivers.openflow import rule_flows
+from drivers.openflow.rule_flows import rule_cookie
 from projections.rules.device_table import EMPTY_TABLE, DeviceTable
 from projections.rules.rule import Rule, precedence
 from tests.bench.memory import cpu_seconds
@@ -178,6 +179,34 @@ async def test_changed_flows_are_reported_and_repaired_within_the_budget(
         assert await device.read_back() != content.digest, "what is not repaired is reported"
         await restored(device, content)
         assert switch.flows("drifting") == whole
+
+
+async def test_a_flow_that_would_expire_is_repaired(switch: Switch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(openvswitch, "READ_BACK_S", 0.05)
+    switch.add_bridge("expiring")
+    content = table(1, {Rule(1, "allow", "any", ()): frozenset({prefix("10.0.0.0/8")})})
+    async with bridge_device(switch, "expiring") as device:
+        await restored(device, content)
+        whole = switch.flows("expiring")
+        for timeout in ("idle_timeout=60000", "hard_timeout=60000"):
+            repairs = device.counts.repairs
+            line = next(each for each in whole if "nw_src" in each)
+            switch.ofctl("add-flow", "expiring", f"{timeout},{line}")
+            await repaired(device, repairs)
+            assert switch.flows("expiring") == whole
+
+
+@pytest.mark.parametrize("place", ["table=200,priority=7", "table=20,priority=0", "table=20,priority=65535"])
+async def test_a_rule_does_not_take_the_priority_of_a_copied_cookie(switch: Switch, place: str) -> None:
+    bridge = f"copied{place[6:8]}{place[-3:].strip('y=')}"
+    switch.add_bridge(bridge)
+    rule = Rule(1, "allow", "any", ())
+    content = table(1, {rule: frozenset({prefix("10.0.0.0/8")})})
+    switch.ofctl("add-flow", bridge, f"cookie={rule_cookie(rule):#x},{place},ip,nw_src=10.1.2.3,actions=drop")
+    async with bridge_device(switch, bridge) as device:
+        await restored(device, content)
+    (found,) = [line for line in switch.flows(bridge) if "nw_src" in line]
+    assert "priority=32508,ip,nw_src=10.0.0.0/8" in found, "that of the only rule of a table"
 
 
 def _delete(switch: Switch, bridge: str, line: str) -> None:

@@ -17,6 +17,7 @@ flows = st.builds(
     st.integers(0, (1 << 64) - 1),
     st.binary(max_size=60),
     st.sampled_from((b"", of.goto_table(3), of.apply_actions(of.output(of.NORMAL)), of.apply_actions(bytes(16) * 3))),
+    st.tuples(st.sampled_from((0, 3)), st.sampled_from((0, 65_535))),
 )
 
 
@@ -24,7 +25,7 @@ def stats(flow: Flow) -> bytes:
     """A flow as a switch reports it, section 7.3.5.2."""
     rest = of.match(flow.match) + flow.instructions
     head = struct.pack(
-        "!HBxIIHHHHH2xQQQ", 48 + len(rest), flow.table, 1, 2, flow.priority, 0, 0, 0, 0, flow.cookie, 5, 6
+        "!HBxIIHHHHH2xQQQ", 48 + len(rest), flow.table, 1, 2, flow.priority, *flow.timeouts, 0, 0, flow.cookie, 5, 6
     )
     return head + rest
 
