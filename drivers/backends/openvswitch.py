@@ -1,8 +1,9 @@
 """A bridge of Open vSwitch as the forwarding device of a DPU.
 
 Rules are flows of one table with cookies of the plane's own; nothing else in the bridge is touched. Each change is one
-atomic bundle. What the switch has is read back and compared: at the start, after the switch has restarted, and at a
-fixed interval. A switch that lost its flows, or whose flows were changed, gets them again, within a budget.
+atomic bundle. What the switch has is read back and compared: at the start, after the switch has restarted, when it
+reports that another program has changed flows, and at a fixed interval. A switch whose flows were changed gets them
+again, within a budget; one that lost all of them gets them in any case.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +28,7 @@ from drivers.openflow.rule_flows import (
     priorities_found,
     removed_flows,
 )
-from drivers.openflow.session import SwitchLost, SwitchRefused, SwitchSession
+from drivers.openflow.session import SwitchLost, SwitchRefused, SwitchSession, Watched
 from eventstore.backoff import backoff_ceiling
 from projections.rules.device_table import EMPTY_TABLE, DeviceTable, unpack
 from projections.rules.rule import SetStep
@@ -38,6 +40,10 @@ RECONNECT_FIRST_S, RECONNECT_LAST_S = 0.1, 5.0
 READ_BACK_S = 30.0
 """A read-back within this time after the last one returns the digest of that."""
 REPAIRS_PER_HOUR = 30
+GATHER_S = 0.05
+"""A reported change of the flows waits this time for others."""
+SPACING_S = 1.0
+"""Minimum time between checks for reported changes: another program may change flows all the time."""
 
 
 class SwitchCounts(NamedTuple):
@@ -107,6 +113,7 @@ class OpenVSwitch:
         self.counts = self.counts._replace(connections=self.counts.connections + 1)
         self._session, self.fault = session, ""
         logger.info("bridge connected", extra={"socket": str(self._socket)})
+        await self._watch(session)
         while True:
             if self._table.version:
                 try:
@@ -114,7 +121,27 @@ class OpenVSwitch:
                         await self._check(session)
                 except SwitchRefused as error:
                     logger.warning("flows not repaired: %s", error, extra={"socket": str(self._socket)})
-            await asyncio.sleep(READ_BACK_S * self._rng.uniform(0.8, 1.2))
+            await self._until_due(session)
+
+    async def _watch(self, session: SwitchSession) -> None:
+        """Have the session report changes of the flows of the table."""
+        layout = self._layout
+        tables = (Watched(0, COOKIE, COOKIE_MASK), Watched(layout.chains, COOKIE, COOKIE_MASK), Watched(layout.table))
+        try:
+            await session.watch(tables)
+        except SwitchRefused as error:
+            about = {"socket": str(self._socket), "reason": str(error)}
+            logger.info("changes of flows are found at the next read-back, the bridge reports none", extra=about)
+
+    async def _until_due(self, session: SwitchSession) -> None:
+        """Wait until the bridge reports a change, or for the interval. Changes are heeded the later the more repairs
+        there were: a program that undoes each of them would use up the budget at once."""
+        spacing_s = max(SPACING_S, READ_BACK_S / REPAIRS_PER_HOUR * min(len(self._repaired), REPAIRS_PER_HOUR))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(READ_BACK_S * self._rng.uniform(0.8, 1.2)):
+                await asyncio.sleep(spacing_s)
+                await session.until_changed()
+                await asyncio.sleep(GATHER_S)
 
     def forget(self) -> None:
         """Have the next read-back read the bridge, however short ago it was read."""
@@ -185,26 +212,30 @@ class OpenVSwitch:
         now = asyncio.get_running_loop().time()
         self._repaired = [at for at in self._repaired if at > now - 3600.0]
         is_allowed = len(self._repaired) < REPAIRS_PER_HOUR
-        changed = await self._read(session, self._table, is_repair=is_allowed)
+        changed = await self._read(session, self._table, is_repair=is_allowed, is_fill=True)
         if not changed:
             return
-        if is_allowed:
+        is_repaired = self._digest == self._table.digest
+        if is_repaired:
             self._repaired.append(now)
             self.counts = self.counts._replace(repairs=self.counts.repairs + 1)
         else:
             self.counts = self.counts._replace(unrepaired=self.counts.unrepaired + 1)
-        about = {"socket": str(self._socket), "flows": changed, "repaired": is_allowed}
+        about = {"socket": str(self._socket), "flows": changed, "repaired": is_repaired}
         logger.warning("the bridge did not have the flows of its table", extra=about)
 
-    async def _read(self, session: SwitchSession, table: DeviceTable, *, is_repair: bool = False) -> int:
-        """Read the flows of the bridge and compare them with those of a table. Returns how many differ."""
+    async def _read(
+        self, session: SwitchSession, table: DeviceTable, *, is_repair: bool = False, is_fill: bool = False
+    ) -> int:
+        """Read the flows of the bridge and compare them with those of a table. With `is_repair`, change those that
+        differ; with `is_fill`, do so if the bridge has none. Returns how many differ."""
         priorities = self._priorities
         if priorities is None or priorities.of_rules.keys() != table.rules.keys():
             priorities = await self._read_priorities(session, table)
         found = FlowComparison(table, priorities.of_rules, self._layout)
         await session.read_flows(COOKIE, COOKIE_MASK, found.add)
         self._digest, changed = found.digest(), found.differences
-        if is_repair:
+        if is_repair or (is_fill and found.is_empty):
             self._priorities = None
             if found.lacks_fixed:
                 await self._check_hooks(session)

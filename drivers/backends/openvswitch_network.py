@@ -33,7 +33,7 @@ from drivers.openflow.chain_flows import (
 )
 from drivers.openflow.messages import Flow
 from drivers.openflow.rule_flows import COOKIE_MASK
-from drivers.openflow.session import SwitchLost, SwitchRefused, SwitchSession
+from drivers.openflow.session import SwitchLost, SwitchRefused, SwitchSession, Watched
 from drivers.ovsdb.operations import configuration_number, next_configuration
 from drivers.ovsdb.session import DatabaseLost, DatabaseRefused, DatabaseSession, Operation
 from drivers.ovsdb.tables import COLUMNS, SwitchRows, configured, switch_rows
@@ -130,6 +130,7 @@ class OpenVSwitchNetwork:
                     tasks.create_task(switch.serve())
                     tasks.create_task(database.serve())
                     tasks.create_task(self._hold(_Sessions(switch, database)))
+                    tasks.create_task(self._heed(switch))
             except* (SwitchLost, DatabaseLost) as lost:
                 ended += lost.exceptions
         raise ended[0]
@@ -148,12 +149,7 @@ class OpenVSwitchNetwork:
         is_due = True
         while True:
             seen = sessions.database.updates
-            try:
-                async with self._busy:
-                    if self._held is not None and (is_due or self._has_other_plan(sessions, self._held)):
-                        await self._check(sessions, self._held)
-            except (SwitchRefused, DatabaseRefused, DeviceFailed) as error:
-                logger.warning("network document not restored: %s", error, extra={"bridge": self._bridge.name})
+            await self._restore(sessions, is_due=is_due)
             try:
                 async with asyncio.timeout(CHECK_S * self._rng.uniform(0.8, 1.2)):
                     await sessions.database.updated(seen)
@@ -161,6 +157,30 @@ class OpenVSwitchNetwork:
                 await asyncio.sleep(GATHER_S)
             except TimeoutError:
                 is_due = True
+
+    async def _heed(self, switch: SwitchSession) -> None:
+        """Have the bridge hold the document when it reports that another program has changed flows: the later, the more
+        repairs there were."""
+        layout = self._bridge.layout
+        try:  # flows of the second table are learned and end all the time
+            await switch.watch([Watched(table, NETWORK_COOKIE, COOKIE_MASK) for table in (0, layout.table)])
+        except SwitchRefused:
+            return  # the interval has to do
+        while True:
+            await switch.until_changed()
+            await asyncio.sleep(GATHER_S)
+            if (sessions := self._sessions) is not None:
+                await self._restore(sessions, is_due=True)
+            await asyncio.sleep(CHECK_S / REPAIRS_PER_HOUR * min(len(self._repaired), REPAIRS_PER_HOUR))
+
+    async def _restore(self, sessions: _Sessions, *, is_due: bool) -> None:
+        """Have the bridge hold the document if a check is due, or if ports have come or gone."""
+        try:
+            async with self._busy:
+                if self._held is not None and (is_due or self._has_other_plan(sessions, self._held)):
+                    await self._check(sessions, self._held)
+        except (SwitchRefused, DatabaseRefused, DeviceFailed) as error:
+            logger.warning("network document not restored: %s", error, extra={"bridge": self._bridge.name})
 
     # -- the device
 

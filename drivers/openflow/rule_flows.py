@@ -177,9 +177,12 @@ class FlowComparison:
         """The flows, other than those of prefixes, that have not been found."""
         self._fixed = frozenset(fixed_flows(layout))
         self._strays: list[Flow] = []
+        self.is_empty = True
+        """Whether the switch has no flow with a cookie of the plane."""
 
     def add(self, flow: Flow) -> None:
         """Take a flow of the switch."""
+        self.is_empty = False
         rule = self._rules.get(flow.cookie)
         prefix = self._flows[rule].prefix_of(flow) if rule is not None else None
         if rule is not None and prefix is not None and prefix in self._lacking[rule]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
 from drivers.openflow import messages as of
 from drivers.openflow.messages import Flow
@@ -21,7 +22,7 @@ echo."""
 CHUNK = 1 << 18
 """Bytes that are written before the session waits for the switch to read them."""
 CLOSED = "the switch closed the connection"
-_HELLO_XID = 1
+_UPDATE_XID, _HELLO_XID = 0, 1
 
 
 class SwitchLost(TransientError):
@@ -30,6 +31,14 @@ class SwitchLost(TransientError):
 
 class SwitchRefused(TransientError):
     """The switch refused a request, and holds what it held before."""
+
+
+class Watched(NamedTuple):
+    """The flows of a table that have these bits in their cookie; all of them if the mask is 0."""
+
+    table: int
+    cookie: int = 0
+    mask: int = 0
 
 
 class SwitchSession:
@@ -41,6 +50,8 @@ class SwitchSession:
         self._xids = count(_HELLO_XID + 1)
         self._waiting: dict[int, tuple[asyncio.Future[None], Callable[[int, bytes], bool]]] = {}
         """By xid: the result of a request, and the function that takes its replies and tells whether it is the last."""
+        self._watched: dict[int, Watched] = {}
+        self._changed = asyncio.Event()
 
     @classmethod
     async def open(cls, path: Path) -> SwitchSession:
@@ -149,6 +160,24 @@ class SwitchSession:
         finally:
             forget()
 
+    async def watch(self, watched: Sequence[Watched]) -> None:
+        """Have `until_changed` tell of changes of these flows. Raises SwitchLost, and SwitchRefused by an older Open
+        vSwitch, which has monitors for OpenFlow 1.0 only."""
+        self._watched = {each.table: each for each in watched}
+        for table in self._watched:
+            xid = next(self._xids)
+            forget, result = self._expect(xid, lambda kind, body: not of.has_more(body))
+            try:
+                await self._send(of.monitor_request(xid, table))
+                await self._reply(result)
+            finally:
+                forget()
+
+    async def until_changed(self) -> None:
+        """Wait until another program has changed watched flows since the last call."""
+        await self._changed.wait()
+        self._changed.clear()
+
     async def _control(self, bundle: int, request: int, reply: int) -> None:
         """Send a bundle control message and wait for its reply."""
         xid = next(self._xids)
@@ -186,6 +215,10 @@ class SwitchSession:
         if kind == of.ECHO_REQUEST:
             self._write(of.message(of.ECHO_REPLY, xid, body))
             return
+        if kind == of.MULTIPART_REPLY and xid == _UPDATE_XID:
+            if any(self._is_watched(table, cookie) for table, cookie in of.updates(body)):
+                self._changed.set()
+            return
         waiting = self._waiting.get(xid)
         if waiting is None or waiting[0].done():
             return
@@ -194,6 +227,10 @@ class SwitchSession:
             result.set_exception(SwitchRefused(str(of.error(body))))
         elif take(kind, body):
             result.set_result(None)
+
+    def _is_watched(self, table: int, cookie: int) -> bool:
+        watched = self._watched.get(table)
+        return watched is not None and (cookie ^ watched.cookie) & watched.mask == 0
 
     async def _send(self, data: bytes | bytearray) -> None:
         self._write(data)

@@ -181,6 +181,40 @@ async def test_changed_flows_are_reported_and_repaired_within_the_budget(
         assert switch.flows("drifting") == whole
 
 
+async def test_flows_that_the_switch_flushes_are_restored_at_once(
+    switch: Switch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Open vSwitch deletes all flows of a bridge that gets its first controller, and keeps the session."""
+    monkeypatch.setattr(openvswitch, "READ_BACK_S", 3_600.0)
+    switch.add_bridge("flushed")
+    content = table(1, some_rules(random.Random(9)))
+    async with bridge_device(switch, "flushed") as device:
+        await restored(device, content)
+        whole = switch.flows("flushed")
+        switch.vsctl("set-controller", "flushed", "tcp:127.0.0.1:1")
+        await repaired(device, 0)
+        assert switch.flows("flushed") == whole
+        assert device.counts.connections == 1
+
+
+async def test_a_bridge_without_any_flow_is_filled_beyond_the_budget(
+    switch: Switch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(openvswitch, "READ_BACK_S", 0.05)
+    monkeypatch.setattr(openvswitch, "REPAIRS_PER_HOUR", 1)
+    switch.add_bridge("unlucky")
+    content = table(1, some_rules(random.Random(9)))
+    async with bridge_device(switch, "unlucky") as device:
+        await restored(device, content)
+        whole = switch.flows("unlucky")
+        for count in range(1, 4):
+            switch.ofctl("del-flows", "unlucky")
+            await repaired(device, count - 1)
+            assert switch.flows("unlucky") == whole
+        _delete(switch, "unlucky", whole[-1])
+        await until(lambda: device.counts.unrepaired > 0)
+
+
 async def test_a_flow_that_would_expire_is_repaired(switch: Switch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(openvswitch, "READ_BACK_S", 0.05)
     switch.add_bridge("expiring")

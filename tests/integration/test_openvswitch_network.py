@@ -300,6 +300,19 @@ async def test_flows_and_ports_that_others_changed_are_repaired_within_the_budge
         assert device.counts.repairs == 2, "changes of ports need no budget"
 
 
+async def test_chains_that_the_switch_flushes_are_restored_at_once(
+    switch: Switch, bridge: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(openvswitch_network, "CHECK_S", 3_600.0)
+    near, far = physical("p0"), physical("p1")
+    async with bridge_network(switch, bridge) as device:
+        await programmed(device, Document(interfaces=(near, far), switches=(chain("chain", near, far),)))
+        expected = flows(switch, bridge)
+        switch.ofctl("del-flows", bridge)
+        await until(lambda: flows(switch, bridge) == expected)
+        assert device.counts.repairs == 1
+
+
 async def test_a_flow_of_another_program_at_the_priority_of_the_hooks_is_an_error(switch: Switch, bridge: str) -> None:
     switch.ofctl("add-flow", bridge, f"priority={LAYOUT.hook_priority - 1},ip,actions=NORMAL")
     near, far = physical("p0"), physical("p1")

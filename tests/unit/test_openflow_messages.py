@@ -47,6 +47,17 @@ def test_a_change_of_a_flow_has_its_layout(flow: Flow) -> None:
         assert data[52 : 48 + size] == flow.match and data[48 + size + -size % 8 :] == instructions
 
 
+def test_updates_of_a_monitor_name_the_flows_that_others_changed() -> None:
+    """Section 7.3.5.11: changes by the session itself, and pauses, name none."""
+    changed = [
+        struct.pack("!HHBBHHH4xQ", 32, kind, 20 + kind, 0, 0, 0, 5, 7 + kind) + of.match(b"") for kind in (1, 2, 3)
+    ]
+    others = [struct.pack("!HHI", 8, kind, 9) for kind in (4, 5, 6)]
+    body = struct.pack("!HH4x", 16, 0) + b"".join(each for pair in zip(changed, others, strict=True) for each in pair)
+    assert list(of.updates(body)) == [(21, 8), (22, 9), (23, 10)]
+    assert list(of.updates(struct.pack("!HH4x", 1, 0) + stats(Flow(20, 5, 1, b"", b"")))) == []
+
+
 def test_a_switch_offers_a_version_in_its_bitmap_or_by_its_header() -> None:
     assert of.is_offered(of.hello(1)[8:], 1)
     assert not of.is_offered(b"\x00\x01\x00\x08" + (1 << 1).to_bytes(4, "big"), 6)

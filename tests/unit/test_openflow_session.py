@@ -14,7 +14,7 @@ import uvloop
 from drivers.openflow import messages as of
 from drivers.openflow import session as module
 from drivers.openflow.messages import Flow
-from drivers.openflow.session import SwitchLost, SwitchRefused, SwitchSession
+from drivers.openflow.session import SwitchLost, SwitchRefused, SwitchSession, Watched
 
 FLOW = Flow(20, 5, 1, b"", b"")
 Answer = Callable[[int, int, bytes], bytes | None]
@@ -140,9 +140,33 @@ def test_a_silent_switch_is_asked_for_an_echo_and_then_lost(
     assert asked[:3] == [of.HELLO, of.MULTIPART_REQUEST, of.ECHO_REQUEST] and {*asked[3:]} <= {of.ECHO_REQUEST}
 
 
-def test_a_switch_that_commits_for_long_is_not_lost(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def update(table: int, cookie: int) -> bytes:
+    """The report of a new flow."""
+    entry = struct.pack("!HHBBHHH4xQ", 32, 1, table, 0, 0, 0, 5, cookie) + of.match(b"")
+    return of.message(of.MULTIPART_REPLY, 0, struct.pack("!HH4x", 16, 0) + entry)
+
+
+def test_changes_of_watched_flows_are_told(run: Run, tmp_path: Path) -> None:
+    def reporting(kind: int, xid: int, body: bytes) -> bytes | None:
+        if kind == of.BUNDLE_ADD:
+            return update(body[32], int.from_bytes(body[16:24], "big"))
+        return obliging(kind, xid, body)
+
+    async def scenario(session: SwitchSession) -> None:
+        await session.watch([Watched(0, 0xA0, 0xF0), Watched(20)])
+        for table, cookie, is_told in ((0, 0xA7, True), (0, 0xB7, False), (20, 0xB7, True), (30, 0xA7, False)):
+            await session.install([Flow(table, 5, cookie, b"", b"")], [])
+            await session.flows(0, 0)  # what the switch reported is read
+            telling = asyncio.create_task(session.until_changed())
+            await asyncio.wait({telling}, timeout=None if is_told else 0.05)
+            assert telling.done() == is_told, (table, cookie)
+            telling.cancel()
+            await asyncio.wait({telling})
+
+    run(with_switch(tmp_path / "s", reporting, scenario))
+
+
+def test_a_switch_that_commits_for_long_is_not_lost(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is silent until the commit is done: it has one thread for all of OpenFlow."""
     monkeypatch.setattr(module, "ECHO_S", 0.02)
     held: list[bytes] = []
