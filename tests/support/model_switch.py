@@ -41,7 +41,7 @@ class OpenFlowError(Exception):
 TABLE_FULL = (5, 1)
 _DELETED_MASK = (1 << 64) - 2
 """With all bits of the cookie, Open vSwitch does not look a flow up that is deleted."""
-_BAD_TYPE, _BAD_TABLE, _BAD_PREREQUISITE, _BAD_WILDCARDS = (1, 1), (5, 2), (4, 9), (4, 5)
+_BAD_TYPE, _BAD_MULTIPART, _BAD_TABLE, _BAD_PREREQUISITE, _BAD_WILDCARDS = (1, 1), (1, 2), (5, 2), (4, 9), (4, 5)
 _BAD_GOTO, _BAD_BUNDLE, _BUNDLE_CLOSED, _BUNDLE_FAILED = (3, 2), (17, 2), (17, 4), (17, 13)
 
 
@@ -163,10 +163,11 @@ class _Connection(asyncio.Protocol):
         self._send(3, xid, body)
 
     def _stats(self, xid: int, body: bytes) -> None:
-        """The flows of a table, or of all (255), with these bits in their cookie."""
-        what, _, table, _, _, cookie, mask = struct.unpack_from("!HH4xB3xII4xQQ", body)
-        if what != 1:
-            raise OpenFlowError(*_BAD_TYPE)
+        """The flows of a table, or of all (255), with these bits in their cookie. Like an old version, it has no
+        monitors of flows."""
+        if body[:2] != b"\x00\x01":
+            raise OpenFlowError(*_BAD_MULTIPART)
+        table, _, _, cookie, mask = struct.unpack_from("!8xB3xII4xQQ", body)
         parts = [b""]
         for flow in self._switch.flows.values():
             if table in (255, flow.table) and not (flow.cookie ^ cookie) & mask:
