@@ -26,6 +26,7 @@ from aiohttp import (
     ClientTimeout,
     ClientWebSocketResponse,
     ClientWSTimeout,
+    ServerDisconnectedError,
     TCPConnector,
     WSCloseCode,
     WSMessage,
@@ -45,6 +46,11 @@ CLOSE_S = 1.0
 AGENT_BACKLOG_BYTES_MAX = 4 * MAX_UP_BYTES
 MASK_BYTES = 4
 MASKS_AT_ONCE = 256
+_DENIED = {
+    401: "does not accept the certificate: it may be revoked",
+    403: "refuses the role of the certificate: it must be dpu-agent, or simulator for a simulator",
+}
+"""What a relay says by the HTTP status of its answer."""
 PINGS_MAX = 100
 """Maximum number of pings and pongs between two messages; they do not count as messages. No library sends this many."""
 
@@ -190,7 +196,8 @@ class Dialer:
         except WSServerHandshakeError as error:
             if error.status == 503:
                 raise Busy(f"{address} accepts no new agents at present", _seconds(error)) from error
-            raise LinkClosed(f"{address} answered HTTP status {error.status} instead of opening a link") from error
+            fault = _DENIED.get(error.status, f"answered HTTP status {error.status} instead of opening a link")
+            raise LinkClosed(f"{address} {fault}") from error
         except (ClientError, OSError, TimeoutError) as error:
             raise LinkClosed(f"{address} {_fault(error)}") from error
         assert isinstance(socket, _ClientSocket)
@@ -211,6 +218,8 @@ def _fault(error: Exception) -> str:
             return f"cannot be reached: {os.strerror(number) if number and number > 0 else text or error}"
         case ClientResponseError():
             return "does not speak HTTP: it is not the address of agents of a relay"
+        case ServerDisconnectedError():
+            return "closed the connection: each side must use TLS, and trust the other's certificate, or neither"
         case TimeoutError():
             return f"cannot be reached: no answer within {DIAL_S:g} s"
         case _:

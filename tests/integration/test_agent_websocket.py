@@ -292,14 +292,23 @@ async def test_an_unreachable_relay_is_reported_as_unreachable() -> None:
             await dialer.dial("127.0.0.1:1")
 
 
-async def test_an_address_that_does_not_speak_http_is_reported_as_the_wrong_one() -> None:
+@pytest.mark.parametrize(
+    ("answered", "says"),
+    [
+        (b"\x00\x00\x1e\x04\x00\x00\x00\x00\x00", "does not speak HTTP: it is not the address of agents of a relay"),
+        (b"", "closed the connection: each side must use TLS, and trust the other's certificate, or neither"),
+        (b"HTTP/1.1 403 Forbidden\r\n\r\n", "refuses the role of the certificate: it must be dpu-agent, or "),
+        (b"HTTP/1.1 401 Unauthorized\r\n\r\n", "does not accept the certificate: it may be revoked"),
+    ],
+)
+async def test_the_cause_of_a_link_that_is_not_opened_is_reported(answered: bytes, says: str) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readline()
-        writer.write(b"\x00\x00\x1e\x04\x00\x00\x00\x00\x00")
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answered)
         writer.close()
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     async with server, Dialer() as dialer:
-        with pytest.raises(LinkClosed, match=r"does not speak HTTP: it is not the address of agents of a relay$"):
+        with pytest.raises(LinkClosed, match=rf"^127\.0\.0\.1:{port} {says}"):
             await dialer.dial(f"127.0.0.1:{port}")

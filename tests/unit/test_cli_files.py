@@ -278,7 +278,7 @@ def test_a_hosts_file_is_printed_whole_each_time(
     monkeypatch.setattr(Client, "query", asked)
     monkeypatch.setattr("deploy.cli.shared.watch.EVERY_S", 0.0)
     with pytest.raises(SystemExit) as ended:  # a real stdout: whether its reader has gone is looked at
-        cli.main(["cliques", "config", "d", "c", "--merge", str(hosts), "--watch"])
+        cli.main(["cliques", "config", "d", "c", "--merge", str(hosts), "--watch", "--server", "127.0.0.1:1"])
     quoted = capfd.readouterr().out
     assert ended.value.code == 130
     assert quoted.count("10.0.0.9 mine\n") == quoted.count("compute-domain-daemon-1\n") == 2
