@@ -208,6 +208,19 @@ async def test_a_port_of_another_bridge_is_awaited_and_the_others_are_connected(
     switch.vsctl("del-br", "br1")
 
 
+async def test_an_interface_in_a_bond_is_awaited_and_the_others_are_connected(switch: Switch, bridge: str) -> None:
+    """An interface has one name in the whole database, which would refuse a transaction with a second one."""
+    near, bonded = physical("p0"), physical("b0")
+    document = Document(interfaces=(near, bonded), switches=(chain("chain", near, bonded),))
+    switch.vsctl("add-bond", bridge, "bond0", "b0", "b1")
+    async with bridge_network(switch, bridge) as device:
+        assert (await programmed(device, document)).unresolved == (bonded.name,)
+        assert device.waiting == {bonded.name: "the bond bond0 to release the interface b0"}
+        assert any(f"in_port={number(switch, 'p0')}" in line for line in flows(switch, bridge))
+        switch.vsctl("del-port", "bond0")
+        await whole(device, document)
+
+
 async def test_a_patch_is_made_on_both_bridges_and_removed_from_both(switch: Switch, bridge: str) -> None:
     near = physical("p0")
     peer = patch("dpf/to-hbn", "br-hbn", peerPatchName="to-sfc", peerExternalIDs={"hbn": "yes"})
