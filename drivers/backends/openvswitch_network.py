@@ -39,7 +39,7 @@ from drivers.ovsdb.session import DatabaseLost, DatabaseRefused, DatabaseSession
 from drivers.ovsdb.tables import COLUMNS, SwitchRows, configured, switch_rows
 from drivers.wire.agent_messages import NO_DIGEST
 from eventstore.backoff import backoff_ceiling
-from projections.resources.network_documents.document import DIGEST_BYTES, Document
+from projections.resources.network_documents.document import DIGEST_BYTES, Document, ptp_interfaces
 
 logger = logging.getLogger(__name__)
 
@@ -311,14 +311,13 @@ class OpenVSwitchNetwork:
 
 def _ptp_pairs(document: Document, plan: PortPlan) -> Iterator[tuple[str, Endpoint, Endpoint]]:
     """The service and the physical interface of each switch that exchange PTP messages, with the chain, as far as they
-    have their ports. A switch with several of either has none."""
+    have their ports."""
     by_name = {each.name: each for each in document.interfaces}
     for switch in document.switches:
-        own = [by_name[port.interface] for port in switch.ports if port.interface in by_name]
-        services = [each.name for each in own if each.ptp]
-        uplinks = [each.name for each in own if each.type == "physical"]
-        if len(services) == len(uplinks) == 1 and plan.endpoints.keys() >= {services[0], uplinks[0]}:
-            yield switch.chain, plan.endpoints[services[0]], plan.endpoints[uplinks[0]]
+        pair = ptp_interfaces(switch, by_name).pair
+        if pair is not None and plan.endpoints.keys() >= {*pair}:
+            service, uplink = pair
+            yield switch.chain, plan.endpoints[service], plan.endpoints[uplink]
 
 
 def _digest(held: _Held, plan: PortPlan, found: list[Flow], differing: ChainDifference) -> bytes:

@@ -25,6 +25,7 @@ from projections.resources.network_documents.document import (
     Switch,
     SwitchPort,
     encoded,
+    ptp_interfaces,
 )
 from projections.resources.network_documents.stated import (
     StatedChain,
@@ -144,11 +145,9 @@ def _switches(
 
 def _ptp_fault(switch: Switch, number: int, interfaces: Iterable[StatedInterface]) -> str:
     """Why the service of a switch that synchronizes clocks gets no flows for it; empty if it gets them."""
-    by_name = {each.interface.name: each.interface for each in interfaces}
-    own = [by_name[port.interface] for port in switch.ports]
-    services = [each.name for each in own if each.ptp]
-    uplinks = [each.name for each in own if each.type == "physical"]
-    if not services or (len(services), len(uplinks)) == (1, 1):
+    found = ptp_interfaces(switch, {each.interface.name: each.interface for each in interfaces})
+    services, uplinks = found
+    if not services or found.pair is not None:
         return ""
     has = f"has {len(services)} and {len(uplinks)}"
     return f"PTP of {services[0]} needs one PTP service and one physical interface in switch {number}, which {has}"

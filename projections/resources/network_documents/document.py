@@ -58,6 +58,26 @@ class Switch(msgspec.Struct, frozen=True):
     ports: tuple[SwitchPort, ...]
 
 
+class PtpInterfaces(NamedTuple):
+    """The interfaces of a switch between which PTP messages go, by name: services that synchronize clocks, and
+    physical interfaces."""
+
+    services: list[str]
+    uplinks: list[str]
+
+    @property
+    def pair(self) -> tuple[str, str] | None:
+        """The service and the physical interface that exchange messages; None unless there is exactly one of each."""
+        return (self.services[0], self.uplinks[0]) if len(self.services) == len(self.uplinks) == 1 else None
+
+
+def ptp_interfaces(switch: Switch, interfaces: Mapping[str, Interface]) -> PtpInterfaces:
+    """The interfaces of a switch that concern PTP. `interfaces` has those of the document by name."""
+    own = [interfaces[port.interface] for port in switch.ports if port.interface in interfaces]
+    services = [each.name for each in own if each.ptp]
+    return PtpInterfaces(services, [each.name for each in own if each.type == "physical"])
+
+
 class Document(msgspec.Struct, frozen=True):
     """The network of a DPU."""
 
