@@ -17,6 +17,7 @@ from projections.resources.kinds import DPU
 from projections.resources.network_documents.needs import NetworkSides
 from projections.resources.network_documents.staged import source_documents
 from projections.resources.network_stages.rows import StagedNetworks
+from projections.staging.course import stop_reason
 from projections.views.network_staging import NetworkStageProgress
 from projections.views.stage_progress import StageProgress
 from projections.views.staging import PolicyStageProgress
@@ -107,4 +108,4 @@ def _message(staged: StagedChange | StagedNetworks, progress: StageProgress, nam
 def _said(staged: StagedChange | StagedNetworks) -> str:
     if staged.undone_by:
         return f"rolled back by {staged.undone_by}"
-    return staged.held or (f"paused by {staged.paused_by}" if staged.paused_by else "")
+    return stop_reason(staged)

@@ -100,3 +100,8 @@ def stage_text(row: Staged) -> str:
     """How far a change is."""
     stages = row.plan.stages
     return f"stage {row.stage} of {len(stages)}" + (f" ({stages[row.stage - 1]})" if row.stage else "")
+
+
+def stop_reason(row: Staged) -> str:
+    """Why no further stage is released: the change is held or paused; empty if it is neither."""
+    return row.held or (f"paused by {row.paused_by}" if row.paused_by else "")

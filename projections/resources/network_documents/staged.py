@@ -26,7 +26,7 @@ from projections.resources.network_documents.stated_text import decoded_networks
 from projections.resources.network_stages.annotations import stages_of
 from projections.resources.network_stages.rows import MAX_NETWORKS_BYTES, StagedNetworks
 from projections.resources.state import ResourcesState
-from projections.staging.course import COMPLETE, UNDONE, stage_text
+from projections.staging.course import COMPLETE, UNDONE, stage_text, stop_reason
 from projections.staging.plan import ALL, StagePlan
 
 _Key: TypeAlias = tuple[str, tuple[frozenset[str], ...]]
@@ -162,9 +162,8 @@ class SourceDocuments:
             return f"its change was rolled back by {row.undone_by}"
         if not row.result:
             stage = f"the staged change of the networks ({stage_text(row)})"
-            said = row.held or (f"paused by {row.paused_by}" if row.paused_by else "")
             waits = f"its stage of {stage}" if self.text == row.after else f"the end of {stage}"
-            return f"waits for {waits}" + (f": {said}" if said else "")
+            return f"waits for {waits}" + (f": {stopped}" if (stopped := stop_reason(row)) else "")
         if fault := self.stages if isinstance(self.stages, str) else self._too_large:
             return f"its change cannot begin: {fault}"
         return "its staged change has not begun yet"
