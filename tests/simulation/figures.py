@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from tests.simulation.device_faults import COUNTED
+from tests.simulation.device_nemesis import COUNTED
 from tests.simulation.plan import Plan
 from tests.simulation.run import Result
 

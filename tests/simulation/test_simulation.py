@@ -12,7 +12,7 @@ import pytest
 
 from tests.simulation.__main__ import main
 from tests.simulation.checkers import INVARIANTS
-from tests.simulation.device_faults import COUNTED
+from tests.simulation.device_nemesis import COUNTED
 from tests.simulation.figures import MUST_HAPPEN, figures
 from tests.simulation.plan import (
     HOUR_S,

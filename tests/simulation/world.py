@@ -28,8 +28,8 @@ from eventstore.replicas.replica import Answer
 from projections.kubernetes.clique_objects import Mode
 from schemas.events import DpuRegistered, Envelope, Event
 from tests.simulation import (
-    device_faults,
-    installer,
+    device_nemesis,
+    image_operator,
     kubelets,
     network_stager,
     peers,
@@ -47,10 +47,10 @@ from tests.simulation.checkers.rollouts import taken_count
 from tests.simulation.checkers.staging import course_counts
 from tests.simulation.clients import Client
 from tests.simulation.cluster_servers import ClusterServers
-from tests.simulation.device_faults import DeviceFaults
+from tests.simulation.device_nemesis import DeviceNemesis
 from tests.simulation.devices import SimulatedRegistrar, WatchedFleet
 from tests.simulation.history import FaultInjected, History
-from tests.simulation.installer import Installer
+from tests.simulation.image_operator import ImageOperator
 from tests.simulation.kamaji import Kamaji
 from tests.simulation.kubelets import Kubelets
 from tests.simulation.nemesis import Nemesis
@@ -210,17 +210,17 @@ class World:
                 silences = self.kubelets.disturb(self.director, self.plan.seed, 2 * self.plan.fault_interval_s)
                 active.append(tasks.create_task(silences, name=kubelets.NAME))
             if self.bridges:
-                operator_of_models = Installer(
-                    self._client(installer.NAME),
+                operator_of_images = ImageOperator(
+                    self._client(image_operator.NAME),
                     self.apis,
                     self.true_ms,
                     {host.name: (host.zone, self.redfish.address(host.name)) for host in self.agents},
                 )
                 active.append(
-                    tasks.create_task(operator_of_models.run(self.director, self.plan.seed), name=installer.NAME)
+                    tasks.create_task(operator_of_images.run(self.director, self.plan.seed), name=image_operator.NAME)
                 )
-                devices = DeviceFaults(self.bridges, self.redfish.bmcs, self.history, self.plan.fault_interval_s)
-                active.append(tasks.create_task(devices.run(self.director, self.plan.seed), name=device_faults.NAME))
+                devices = DeviceNemesis(self.bridges, self.redfish.bmcs, self.history, self.plan.fault_interval_s)
+                active.append(tasks.create_task(devices.run(self.director, self.plan.seed), name=device_nemesis.NAME))
             nemesis = Nemesis(self, self.plan.fault_interval_s)
             active.append(tasks.create_task(nemesis.run(), name="nemesis"))
             active += [tasks.create_task(work, name="cluster") for work in self._cluster_work()]

@@ -17,10 +17,11 @@ from tests.simulation.script import Director
 from tests.simulation.workload import IMAGES, Request
 
 NAME = "installer"
+"""The author of its actions, from which their draws follow: with another name a seed would be another run."""
 PAUSE_S = 3.0
 
 
-class Installer:
+class ImageOperator:
     """The operator. `places` has the zone and the BMC address of each DPU. One request per mean pause."""
 
     def __init__(

@@ -35,7 +35,7 @@ COUNTED = (
 """The names under which faults are counted."""
 
 
-class DeviceFaults:
+class DeviceNemesis:
     """Injects faults until cancelled."""
 
     def __init__(
