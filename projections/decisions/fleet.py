@@ -10,7 +10,7 @@ from projections.decisions.items import DecisionItems, items_in_zones, limits_de
 from projections.fleet.fold import EditWithdrawn, FreezeChanged, ZoneEdited
 from projections.fleet.membership import joins
 from projections.fleet.policies.edits import Edit
-from projections.fleet.staging.decide import DpusNamed, StageReleased, StagingFinished, StagingUndone, StagingUpdated
+from projections.fleet.staging.decide import ChargedRelease, DpusNamed
 from projections.fleet.staging.rows import StagedChange
 from projections.fleet.views import EVERY_ZONE
 from projections.fleet.withdrawals.budgets import APPROVALS, Hold
@@ -27,6 +27,7 @@ from projections.fleet.withdrawals.holds import (
 )
 from projections.fleet.withdrawals.impact import MemberChange
 from projections.staging.course import StagedDpus
+from projections.staging.decide import StageReleased, StagingFinished, StagingUndone, StagingUpdated
 from schemas.events import Event, HoldApproved, StageDpusNamed
 
 
@@ -40,8 +41,8 @@ def items(event: Event, change: Any, _outcome: Outcome, at: RecordMetadata) -> I
             yield from _edit(event, change)
         case DpusNamed(rows):
             yield from (single_item("stage_dpus_named", zone, _named(row, event)) for zone, row in rows.items())
-        case StageReleased() | StagingUpdated() | StagingUndone() | StagingFinished():
-            yield _staged(change, change.row)
+        case StageReleased(row) | ChargedRelease(row) | StagingUpdated(row) | StagingUndone(row) | StagingFinished(row):
+            yield _staged(change, row)
         case HoldUpdated(hold):
             yield _hold_changed(event, hold)
         case MembersRejected(hold, names):
@@ -108,7 +109,7 @@ def _named(row: StagedDpus, event: Event) -> dict[str, str]:
 
 def _staged(change: Any, row: StagedChange) -> DecisionItems:
     detail = {"stage": str(row.stage), "stages": str(len(row.plan.stages))}
-    if isinstance(change, StageReleased):
+    if isinstance(change, StageReleased | ChargedRelease):
         return single_item("stage_released", row.policy, detail)
     detail |= {key: text for key, text in (("held", row.held), ("paused_by", row.paused_by)) if text}
     detail |= {"failed": str(len(row.failed))} if row.failed else {}

@@ -16,8 +16,9 @@ from projections.decisions.fleet import edit_subject
 from projections.decisions.items import DecisionItem, flattened
 from projections.fleet import fold as fleet
 from projections.fleet.membership import joins
-from projections.fleet.staging import decide as staging
+from projections.fleet.staging.decide import ChargedRelease, DpusNamed
 from projections.fleet.withdrawals import holds
+from projections.staging.decide import StageReleased, StagingFinished, StagingUndone, StagingUpdated
 from projections.zones import state as zone_state
 from schemas.events import Event
 
@@ -86,10 +87,10 @@ def _is_in_stages(subject: str, change: Any) -> bool:
     match change:
         case holds.EditStaged():
             return subject == change.edit.proposal.edit.policy
-        case staging.DpusNamed(rows):
+        case DpusNamed(rows):
             return subject in rows
-        case staging.StageReleased() | staging.StagingUpdated() | staging.StagingUndone() | staging.StagingFinished():
-            return subject == change.row.policy
+        case StageReleased(row) | ChargedRelease(row) | StagingUpdated(row) | StagingUndone(row) | StagingFinished(row):
+            return bool(subject == row.policy)
     return False
 
 

@@ -29,11 +29,8 @@ from projections.fleet.policies.edits import Edit, apply_edit
 from projections.fleet.policies.fleet_zones import ZoneLimits
 from projections.fleet.staging import apply as staging
 from projections.fleet.staging.decide import (
+    ChargedRelease,
     DpusNamed,
-    StageReleased,
-    StagingFinished,
-    StagingUndone,
-    StagingUpdated,
     decide_naming,
     decide_stages_request,
     fault_of_another,
@@ -63,6 +60,7 @@ from projections.fleet.withdrawals.holds import (
 )
 from projections.fleet.zone_outbox import enqueue_limits, enqueue_superseded
 from projections.rules.policies import BUILT_IN, DEFAULT, MAX_POLICIES, fault_of_policy, policy_of
+from projections.staging.decide import StageReleased, StagingFinished, StagingUndone, StagingUpdated
 from projections.staging.plan import StagePlan
 from schemas.events import (
     BudgetSet,
@@ -234,9 +232,12 @@ class FleetFold2(FleetFold):
                 staging.begin(state, change, at)
             case DpusNamed(rows):
                 staging.name_dpus(state, rows)
-            case StageReleased():
+            case StageReleased(row):
                 state.sample(at.time_ms)
-                staging.release(state, change, at)
+                staging.release(state, row, at)
+            case ChargedRelease(row, charged):
+                state.sample(at.time_ms)
+                staging.release(state, row, at, charged)
             case StagingUpdated(row):
                 state.staged_changes.put(CURRENT, row)
             case StagingUndone(row):

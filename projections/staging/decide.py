@@ -27,25 +27,25 @@ _NAMES_SHOWN = 3
 Row = TypeVar("Row", bound=Staged)
 
 
-class Released(NamedTuple, Generic[Row]):
-    """The next stage may be released. `row` is the change after it."""
+class StageReleased(NamedTuple, Generic[Row]):
+    """The next stage is released. `row` is the change after it."""
 
     row: Row
 
 
-class Updated(NamedTuple, Generic[Row]):
+class StagingUpdated(NamedTuple, Generic[Row]):
     """The change is paused, held or resumed, or DPUs have failed."""
 
     row: Row
 
 
-class Undone(NamedTuple, Generic[Row]):
+class StagingUndone(NamedTuple, Generic[Row]):
     """The change is rolled back, and some DPUs have it."""
 
     row: Row
 
 
-class Finished(NamedTuple, Generic[Row]):
+class StagingFinished(NamedTuple, Generic[Row]):
     """The change has ended."""
 
     row: Row
@@ -112,18 +112,18 @@ def fault_of_observation(row: Staged | None, event: StageObserved) -> str | None
 
 def observed(
     row: Row, event: StageObserved, named: Callable[[int], int], at: RecordMetadata
-) -> Released[Row] | Updated[Row] | Finished[Row] | Fault | None:
+) -> StageReleased[Row] | StagingUpdated[Row] | StagingFinished[Row] | Fault | None:
     """What follows from a valid observation: the next stage is released, or the change is held or ended; None if
     nothing does. `named` gives the number of DPUs that a stage has."""
     has_waited = at.time_ms >= row.since_ms + max(row.plan.bake_ms, PATIENCE_MS)
     if row.undone_by:
-        return Finished(ended(row, at)) if not event.waiting or has_waited else None
+        return StagingFinished(ended(row, at)) if not event.waiting or has_waited else None
     after = _with_failures(row, event)
     has_baked = not after.stage or at.time_ms >= after.since_ms + after.plan.bake_ms
     if after.held or after.paused_by or event.waiting or not has_baked:
-        return Updated(after) if after != row else None
+        return StagingUpdated(after) if after != row else None
     if after.is_everywhere:
-        return Finished(ended(after, at))
+        return StagingFinished(ended(after, at))
     stage = after.stage + 1
     is_last, count = stage == len(after.plan.stages), named(stage)
     if not is_last and event.named != count:
@@ -131,7 +131,7 @@ def observed(
         return Fault(reason, Reason.OUT_OF_ORDER)
     since_ms = at.time_ms if count or is_last else after.since_ms
     released = (*after.released, at.offset + 1)
-    return Released(_with(after, stage=stage, released=released, since_ms=since_ms))
+    return StageReleased(_with(after, stage=stage, released=released, since_ms=since_ms))
 
 
 def _with_failures(row: Row, event: StageObserved) -> Row:
@@ -157,14 +157,16 @@ def _held(failed: dict[str, str], budget: int) -> str:
 # --- requests of operators --------------------------------------------------------------------------------------------
 
 
-def requested(row: Row, event: StagesRequested, at: RecordMetadata) -> Updated[Row] | Undone[Row] | Outcome:
+def requested(
+    row: Row, event: StagesRequested, at: RecordMetadata
+) -> StagingUpdated[Row] | StagingUndone[Row] | Outcome:
     """What follows from a valid request about a change that has not ended."""
     actor = event.envelope.actor or "an operator"
     if row.undone_by:
         return Outcome("unchanged", f"name: {quoted(event.name)} is being rolled back already")
     if event.verb == UNDO:
         after = _with(row, undone_by=actor, paused_by="", held="", since_ms=at.time_ms)
-        return Undone(after) if row.stage else Updated(ended(after, at))
+        return StagingUndone(after) if row.stage else StagingUpdated(ended(after, at))
     if event.verb == PAUSE:
         after = row if row.paused_by else _with(row, paused_by=actor)
     else:
@@ -174,7 +176,7 @@ def requested(row: Row, event: StagesRequested, at: RecordMetadata) -> Updated[R
     if after == row:
         said = "paused already" if event.verb == PAUSE else "neither paused nor held"
         return Outcome("unchanged", f"name: the staged change of {quoted(event.name)} is {said}")
-    return Updated(after)
+    return StagingUpdated(after)
 
 
 def fault_of_request(event: StagesRequested) -> str | None:

@@ -17,9 +17,9 @@ from eventstore.folding.fold import RecordMetadata
 from projections.fleet.membership.effects import charge
 from projections.fleet.policies.edits import Edit, Proposal, switch_plan
 from projections.fleet.policies.fleet_zones import key_of_labels
-from projections.fleet.staging.decide import StageReleased
 from projections.fleet.staging.rows import CURRENT, StagedChange, cohort_labels
 from projections.fleet.state import FleetState
+from projections.fleet.withdrawals.budgets import BudgetKind
 from projections.fleet.withdrawals.holds import EditStaged
 from projections.rules.policies import Policy, Selector
 from projections.staging.course import StagedDpus
@@ -54,15 +54,16 @@ def name_dpus(state: FleetState, rows: dict[str, StagedDpus]) -> None:
     state.recount_stages()
 
 
-def release(state: FleetState, change: StageReleased, at: RecordMetadata) -> None:
-    """Release the next stage of the present change."""
-    row = change.row
+def release(
+    state: FleetState, row: StagedChange, at: RecordMetadata, charged: Iterable[tuple[BudgetKind, str, int]] = ()
+) -> None:
+    """Release the next stage of the present change. `row` is the change after it."""
     if row.is_everywhere:
         _set_policy(state, row.policy, row.after, at.offset + 1)
         _switch(state, row, _with_cohorts(row, _concerned(state, row)), at)
     else:
         _add_cohorts(state, row, at)
-    charge(state, change.charged, at.time_ms)
+    charge(state, charged, at.time_ms)
 
 
 def _add_cohorts(state: FleetState, row: StagedChange, at: RecordMetadata) -> None:

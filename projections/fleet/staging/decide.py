@@ -15,10 +15,10 @@ from projections.fleet.withdrawals.budgets import BudgetKind
 from projections.rules.policies import matches
 from projections.staging.course import StagedDpus, stage_text
 from projections.staging.decide import (
-    Finished,
-    Released,
-    Undone,
-    Updated,
+    StageReleased,
+    StagingFinished,
+    StagingUndone,
+    StagingUpdated,
     fault_of_naming,
     fault_of_observation,
     fault_of_request,
@@ -36,30 +36,12 @@ class DpusNamed(NamedTuple):
     rows: dict[str, StagedDpus]
 
 
-class StageReleased(NamedTuple):
+class ChargedRelease(NamedTuple):
     """The next stage is released. `charged` is what counts against the budgets: budget, id of a list, and number of
     addresses."""
 
     row: StagedChange
-    charged: tuple[tuple[BudgetKind, str, int], ...] = ()
-
-
-class StagingUpdated(NamedTuple):
-    """The change is paused, held or resumed, or DPUs have failed: no list changes."""
-
-    row: StagedChange
-
-
-class StagingUndone(NamedTuple):
-    """The change is rolled back."""
-
-    row: StagedChange
-
-
-class StagingFinished(NamedTuple):
-    """The change has ended: all DPUs of a zone should have the same list again."""
-
-    row: StagedChange
+    charged: tuple[tuple[BudgetKind, str, int], ...]
 
 
 def fault_of_edit(state: FleetState, *, policy: str = "", zone: str = "") -> Fault | None:
@@ -107,13 +89,11 @@ def decide_observation(state: FleetState, event: StageObserved, at: RecordMetada
             return Decision(None, UNCHANGED)
         case Fault() as fault:
             return refusal(fault)
-        case Finished(row):
-            return Decision(StagingFinished(row), DONE)
-        case Released(row):
-            return Decision(StageReleased(row), DONE)
-        case Updated(row):
+        case StageReleased() | StagingFinished() as change:
+            return Decision(change, DONE)
+        case StagingUpdated(row) as change:
             is_held = row.held and not staged.held
-            return Decision(StagingUpdated(row), Outcome("done", row.held) if is_held else DONE)
+            return Decision(change, Outcome("done", row.held) if is_held else DONE)
 
 
 def decide_stages_request(state: FleetState, event: StagesRequested, at: RecordMetadata) -> Decision:
@@ -127,14 +107,14 @@ def decide_stages_request(state: FleetState, event: StagesRequested, at: RecordM
     match requested(staged, event, at):
         case Outcome() as outcome:
             return Decision(None, outcome)
-        case Undone(row):
+        case StagingUndone(row):
             undone = replace(row, undone_version=at.offset + 1)
             return Decision(StagingUndone(undone), Outcome("done", _returned(staged)))
-        case Updated(row) if row.result:
+        case StagingUpdated(row) if row.result:
             undone = replace(row, undone_version=at.offset + 1)
             return Decision(StagingUpdated(undone), Outcome("done", _returned(staged)))
-        case Updated(row):
-            return Decision(StagingUpdated(row), DONE)
+        case StagingUpdated() as change:
+            return Decision(change, DONE)
 
 
 def _returned(row: StagedChange) -> str:

@@ -11,9 +11,11 @@ from msgspec.structs import replace
 
 from eventstore.folding.fold import DONE, Decision, Outcome, RecordMetadata
 from projections.fleet.policies.edits import Edit, edit_impact, propose
-from projections.fleet.staging.decide import StageReleased, StagingUpdated, decide_observation
+from projections.fleet.staging.decide import ChargedRelease, decide_observation
+from projections.fleet.staging.rows import StagedChange
 from projections.fleet.state import FleetState
 from projections.fleet.withdrawals.holds import excess_of, over_budget, unseen_by_approvers
+from projections.staging.decide import StageReleased, StagingUpdated
 from schemas.events import StageObserved
 
 
@@ -24,7 +26,7 @@ def decide_release(state: FleetState, event: StageObserved, at: RecordMetadata) 
     if not isinstance(change, StageReleased) or not (change.row.stage == 1 or change.row.is_everywhere):
         return decision
     assert before is not None, "a stage of a present change is released"
-    row = change.row
+    row: StagedChange = change.row
     proposal = propose(state, Edit(policy=row.policy, policy_after=row.after), at.offset + 1)
     found = edit_impact(state, proposal)
     if row.approved is not None:
@@ -37,4 +39,4 @@ def decide_release(state: FleetState, event: StageObserved, at: RecordMetadata) 
         return Decision(StagingUpdated(held), Outcome("done", held.held))
     ids = proposal.plan.ids
     charged = tuple((kind, ids[becomes], count) for (kind, (_, becomes)), count in sorted(found.items()) if count)
-    return Decision(StageReleased(row, charged), DONE)
+    return Decision(ChargedRelease(row, charged), DONE)

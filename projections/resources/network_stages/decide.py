@@ -14,10 +14,10 @@ from projections.resources.network_stages.rows import MAX_NETWORKS_BYTES, PREFIX
 from projections.resources.state import Mark, ResourcesChange, ResourcesState, object_id
 from projections.staging.course import COMPLETE, UNDONE, stage_text
 from projections.staging.decide import (
-    Finished,
-    Released,
-    Undone,
-    Updated,
+    StageReleased,
+    StagingFinished,
+    StagingUndone,
+    StagingUpdated,
     fault_of_naming,
     fault_of_observation,
     fault_of_request,
@@ -165,10 +165,10 @@ def _observe(state: ResourcesState, event: StageObserved, at: RecordMetadata) ->
             return Decision(None, UNCHANGED)
         case Fault() as fault:
             return refusal(fault)
-        case Updated(after):
+        case StagingUpdated(after):
             is_held = after.held and not row.held
             return _updated(source, after, Outcome("done", after.held) if is_held else DONE)
-        case Released(after) | Finished(after):
+        case StageReleased(after) | StagingFinished(after):
             return _updated(source, after)
 
 
@@ -182,9 +182,9 @@ def _request(state: ResourcesState, event: StagesRequested, at: RecordMetadata) 
     match requested(row, event, at):
         case Outcome() as outcome:
             return Decision(None, outcome)
-        case Undone(after):
+        case StagingUndone(after):
             return _updated(event.name, after, Outcome("done", "all DPUs return to the networks before the change"))
-        case Updated(after):
+        case StagingUpdated(after):
             return _updated(event.name, after, Outcome("done", "no DPU had the change") if after.result else DONE)
 
 
