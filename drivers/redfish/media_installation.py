@@ -10,9 +10,9 @@ from drivers.backends.bmc import NeedsOperator, TaskFailed
 from drivers.redfish.answers import NotFound
 from drivers.redfish.connection import VERSIONS, Connection
 from drivers.redfish.media_staging import STAGED_PERCENT, MediaStaging, can_stage
+from drivers.redfish.media_staging_moves import CONFIG, FILES, IMAGE
 from drivers.redfish.polling import Polling
 from drivers.redfish.resources import Link, Request, System, VirtualMedia, best_member
-from drivers.redfish.staging import CONFIG, FILES, IMAGE
 from drivers.redfish.virtual_media import (
     Boot,
     BootAsked,

@@ -7,20 +7,20 @@ from functools import partial
 
 from drivers.backends.bmc import TaskFailed, Unreachable
 from drivers.redfish.connection import Connection
+from drivers.redfish.media_staging_moves import (
+    ENTRIES,
+    MediaStagingDone,
+    MediaStagingFailed,
+    MediaStagingOrder,
+    MediaStagingWait,
+    SeenMediaStaging,
+    StagedPart,
+    StagePart,
+    logged_media_staging,
+    next_media_staging_move,
+)
 from drivers.redfish.polling import Polling
 from drivers.redfish.resources import ROOT, Link
-from drivers.redfish.staging import (
-    ENTRIES,
-    SeenStaging,
-    Stage,
-    Staged,
-    StagingDone,
-    StagingFailed,
-    StagingOrder,
-    StagingWait,
-    logged_staging,
-    next_staging_move,
-)
 from drivers.redfish.submissions import read_tasks, simple_update, task_of
 from drivers.redfish.update import Asked, Started, target_of
 
@@ -43,7 +43,7 @@ class MediaStaging:
         self._bmc = bmc
         self._attempt = bmc.attempt
         self._urls = urls
-        self._logged = logged_staging(bmc.attempt.dpu.task)
+        self._logged = logged_media_staging(bmc.attempt.dpu.task)
         self._reported: object = None
         self._polling = Polling(bmc.attempt.timing)
 
@@ -51,22 +51,22 @@ class MediaStaging:
         """Stage the parts that are lacking. Raises the errors of a device."""
         dpu = self._attempt.dpu
         targets = {part: target_of(await url()) for part, url in self._urls.items()}
-        order = StagingOrder(targets, dpu.attempt, dpu.disowned)
+        order = MediaStagingOrder(targets, dpu.attempt, dpu.disowned)
         while True:
             seen = await self._polling.read(partial(self._look, order))
-            match next_staging_move(order, self._logged, seen):
-                case StagingDone():
+            match next_media_staging_move(order, self._logged, seen):
+                case MediaStagingDone():
                     return
-                case StagingFailed(kind, message):
+                case MediaStagingFailed(kind, message):
                     raise (Unreachable if kind == "transient" else TaskFailed)(message)
-                case Stage(part, known):
+                case StagePart(part, known):
                     await self._stage(part, known)
                     self._polling.restart()
-                case StagingWait(staged, percent):
+                case MediaStagingWait(staged, percent):
                     await self._report(staged, percent)
                     await self._polling.pause()
 
-    async def _look(self, order: StagingOrder) -> SeenStaging:
+    async def _look(self, order: MediaStagingOrder) -> SeenMediaStaging:
         """The tasks of the BMC. While the own one runs, only that is read."""
         logged = self._logged
         own = ""
@@ -75,19 +75,19 @@ class MediaStaging:
         tasks = await read_tasks(self._bmc, own)
         if own and not any(task.state == "running" for task in tasks):
             tasks = await read_tasks(self._bmc)
-        return SeenStaging(tasks, self._polling.quiet_s(tuple((task.id, task.state) for task in tasks)))
+        return SeenMediaStaging(tasks, self._polling.quiet_s(tuple((task.id, task.state) for task in tasks)))
 
     async def _stage(self, part: str, known: tuple[str, ...]) -> None:
         """Send the update once. An event is appended first, so that a successor knows that it may have been sent."""
         url = await self._urls[part]()
         asked = Asked(self._attempt.dpu.attempt, known)
-        await self._report(Staged(part, asked), 0)
+        await self._report(StagedPart(part, asked), 0)
         request = simple_update(url, [f"{_INVENTORY}/{ENTRIES[part]}"])
         answer = await self._attempt.call(partial(self._bmc.client.send, request))
         if name := task_of(self._bmc, answer):
-            await self._report(Staged(part, Started(name, asked.attempt)), 0)
+            await self._report(StagedPart(part, Started(name, asked.attempt)), 0)
 
-    async def _report(self, staged: Staged, percent: int) -> None:
+    async def _report(self, staged: StagedPart, percent: int) -> None:
         """Append what was done, and each quarter of the progress of a task."""
         self._logged = staged
         if (shown := (staged, percent // 25)) != self._reported:

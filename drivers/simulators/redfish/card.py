@@ -91,7 +91,7 @@ class Card:
     rng: Random
     durations: Durations
     outcomes: Outcomes
-    staging_outcomes: Outcomes
+    media_staging_outcomes: Outcomes
     """How the staging of media goes."""
     powered: bool = True
     mode: str = DPU
@@ -139,7 +139,7 @@ class Card:
 
     def install(self, url: str, target: str, task: Task | None, seed_url: str = "") -> None:
         """Begin to fetch an image and to write it; `url` is empty if its content was pushed."""
-        outcome = (self.staging_outcomes if target in STAGED_FILES else self.outcomes).next()
+        outcome = (self.media_staging_outcomes if target in STAGED_FILES else self.outcomes).next()
         self._fetched += 1
         self.work = Work(task, target, self._fetched, outcome)
         if url:

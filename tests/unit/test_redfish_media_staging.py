@@ -8,21 +8,21 @@ import pytest
 
 from drivers.backends.bmc import SessionEnded, TaskFailed, Unreachable
 from drivers.redfish.installer import Wanted
-from drivers.redfish.staging import (
+from drivers.redfish.media_staging_moves import (
     CONFIG,
     ENTRIES,
     FILES,
     IMAGE,
-    SeenStaging,
-    Stage,
-    Staged,
-    StagingDone,
-    StagingFailed,
-    StagingMove,
-    StagingOrder,
-    StagingWait,
-    logged_staging,
-    next_staging_move,
+    MediaStagingDone,
+    MediaStagingFailed,
+    MediaStagingMove,
+    MediaStagingOrder,
+    MediaStagingWait,
+    SeenMediaStaging,
+    StagedPart,
+    StagePart,
+    logged_media_staging,
+    next_media_staging_move,
 )
 from drivers.redfish.update import SETTLE_S, Asked, SeenTask, Started, TaskState
 from drivers.redfish.virtual_media import BootAsked
@@ -100,7 +100,7 @@ async def test_a_bmc_that_restarts_while_it_stages_an_image_gets_it_again() -> N
     dpu = await prepared()
 
     def restart(task: str) -> None:
-        if not dpu.bmc.restarts and logged_staging(task) == Staged(IMAGE, Started("0", 13)):
+        if not dpu.bmc.restarts and logged_media_staging(task) == StagedPart(IMAGE, Started("0", 13)):
             dpu.bmc.restart()
 
     with pytest.raises(SessionEnded):  # a restart ends all sessions
@@ -124,7 +124,7 @@ async def test_a_failed_staging_fails_the_step_before_the_restart_and_is_repeate
     outcome: Outcome, message: str
 ) -> None:
     dpu = await prepared()
-    dpu.bmc.card.staging_outcomes.planned.append(outcome)
+    dpu.bmc.card.media_staging_outcomes.planned.append(outcome)
     with pytest.raises(TaskFailed, match=message):
         await dpu.run()
     assert dpu.bmc.card.media_boots == 0
@@ -152,54 +152,54 @@ async def test_a_bmc_that_keeps_no_configuration_streams_both_media() -> None:
 
 # -- the moves
 
-ORDER = StagingOrder({IMAGE: "i", CONFIG: "c"}, 12, 10)
+ORDER = MediaStagingOrder({IMAGE: "i", CONFIG: "c"}, 12, 10)
 
 
-def seen(*states: TaskState, quiet_s: float = 0.0, target: str = "") -> SeenStaging:
+def seen(*states: TaskState, quiet_s: float = 0.0, target: str = "") -> SeenMediaStaging:
     """A BMC with tasks in these states, whose ids are their numbers."""
     tasks = [SeenTask(str(number), state, 40, "", target, True) for number, state in enumerate(states)]
-    return SeenStaging(tuple(tasks), quiet_s)
+    return SeenMediaStaging(tuple(tasks), quiet_s)
 
 
-def image(update: Asked | Started) -> Staged:
-    return Staged(IMAGE, update)
+def image(update: Asked | Started) -> StagedPart:
+    return StagedPart(IMAGE, update)
 
 
-BUSY = StagingFailed("transient", "device: another update is in progress (task 0, 40 %)")
-FORGOTTEN = StagingFailed("device", "task: the BMC no longer knows task 7, which stages the image")
+BUSY = MediaStagingFailed("transient", "device: another update is in progress (task 0, 40 %)")
+FORGOTTEN = MediaStagingFailed("device", "task: the BMC no longer knows task 7, which stages the image")
 
 
 @pytest.mark.parametrize(
     ("logged", "found", "move"),
     [
-        (None, seen(), Stage(IMAGE, ())),
-        (None, seen("completed"), Stage(IMAGE, ("0",))),
+        (None, seen(), StagePart(IMAGE, ())),
+        (None, seen("completed"), StagePart(IMAGE, ("0",))),
         (None, seen("running"), BUSY),
-        (image(Asked(11, ())), seen(), Stage(IMAGE, ())),
-        (image(Asked(11, ())), seen("running"), StagingWait(image(Started("0", 11)), 40)),
+        (image(Asked(11, ())), seen(), StagePart(IMAGE, ())),
+        (image(Asked(11, ())), seen("running"), MediaStagingWait(image(Started("0", 11)), 40)),
         (image(Asked(11, ())), seen("running", target="another"), BUSY),
         (image(Asked(11, ("0",))), seen("running"), BUSY),
-        (image(Started("0", 11)), seen("completed"), Stage(CONFIG, ("0",))),
-        (image(Started("0", 10)), seen("completed"), Stage(IMAGE, ("0",))),
-        (image(Started("7", 11)), seen(), Stage(IMAGE, ())),
-        (image(Started("7", 12)), seen(), StagingWait(image(Started("7", 12)))),
+        (image(Started("0", 11)), seen("completed"), StagePart(CONFIG, ("0",))),
+        (image(Started("0", 10)), seen("completed"), StagePart(IMAGE, ("0",))),
+        (image(Started("7", 11)), seen(), StagePart(IMAGE, ())),
+        (image(Started("7", 12)), seen(), MediaStagingWait(image(Started("7", 12)))),
         (image(Started("7", 12)), seen(quiet_s=SETTLE_S), FORGOTTEN),
-        (Staged(CONFIG, Started("1", 11)), seen("completed", "completed"), StagingDone()),
-        (Staged(CONFIG, Started("1", 11)), seen("completed"), Stage(CONFIG, ("0",))),
+        (StagedPart(CONFIG, Started("1", 11)), seen("completed", "completed"), MediaStagingDone()),
+        (StagedPart(CONFIG, Started("1", 11)), seen("completed"), StagePart(CONFIG, ("0",))),
     ],
 )
 def test_the_next_move_follows_from_the_log_and_the_tasks(
-    logged: Staged | None, found: SeenStaging, move: StagingMove
+    logged: StagedPart | None, found: SeenMediaStaging, move: MediaStagingMove
 ) -> None:
-    assert next_staging_move(ORDER, logged, found) == move
+    assert next_media_staging_move(ORDER, logged, found) == move
 
 
 @pytest.mark.parametrize("update", [Asked(3, ("1", "2")), Asked(3, ()), Started("5", 3)])
 @pytest.mark.parametrize("part", [IMAGE, CONFIG])
 def test_the_text_of_an_event_is_read_back(part: str, update: Asked | Started) -> None:
-    assert logged_staging(Staged(part, update).text()) == Staged(part, update)
+    assert logged_media_staging(StagedPart(part, update).text()) == StagedPart(part, update)
 
 
 @pytest.mark.parametrize("text", ["", BootAsked(3, "x").text(), Started("5", 3).text(), "firmware: 5 of attempt 3"])
 def test_the_text_of_another_event_is_none_of_a_staging(text: str) -> None:
-    assert logged_staging(text) is None
+    assert logged_media_staging(text) is None

@@ -28,7 +28,7 @@ FILES: Mapping[str, str] = {
 _SEPARATOR = ": "
 
 
-class Staged(NamedTuple):
+class StagedPart(NamedTuple):
     """A part is staged by this update, or may be."""
 
     part: str
@@ -38,7 +38,7 @@ class Staged(NamedTuple):
         return f"{self.part}{_SEPARATOR}{self.update.text()}"
 
 
-class StagingOrder(NamedTuple):
+class MediaStagingOrder(NamedTuple):
     """What is to be staged: what identifies the content of each part, in the order of staging. `attempt` is the running
     one, and `disowned` the last one whose installation has failed."""
 
@@ -47,7 +47,7 @@ class StagingOrder(NamedTuple):
     disowned: int
 
 
-class SeenStaging(NamedTuple):
+class SeenMediaStaging(NamedTuple):
     """What the BMC reports. `tasks` are the last ones, in order. `quiet_s` is the time for which this attempt has seen
     no change of them."""
 
@@ -55,35 +55,37 @@ class SeenStaging(NamedTuple):
     quiet_s: float
 
 
-class Stage(NamedTuple):
+class StagePart(NamedTuple):
     """Send the update for a part, after an event with the known tasks was appended."""
 
     part: str
     known: tuple[str, ...]
 
 
-class StagingWait(NamedTuple):
+class MediaStagingWait(NamedTuple):
     """Look again. `staged` is the task to follow."""
 
-    staged: Staged
+    staged: StagedPart
     percent: int = 0
 
 
-class StagingDone(NamedTuple):
+class MediaStagingDone(NamedTuple):
     """The BMC has all parts."""
 
 
-class StagingFailed(NamedTuple):
+class MediaStagingFailed(NamedTuple):
     """It failed, or cannot begin. The kind is that of the failure of a step."""
 
     kind: Literal["transient", "device"]
     message: str
 
 
-StagingMove: TypeAlias = Stage | StagingWait | StagingDone | StagingFailed
+MediaStagingMove: TypeAlias = StagePart | MediaStagingWait | MediaStagingDone | MediaStagingFailed
 
 
-def next_staging_move(order: StagingOrder, logged: Staged | None, seen: SeenStaging) -> StagingMove:
+def next_media_staging_move(
+    order: MediaStagingOrder, logged: StagedPart | None, seen: SeenMediaStaging
+) -> MediaStagingMove:
     """The next move. It never raises."""
     parts = list(order.targets)
     if logged is None or logged.update.attempt <= order.disowned or logged.part not in order.targets:
@@ -93,35 +95,35 @@ def next_staging_move(order: StagingOrder, logged: Staged | None, seen: SeenStag
     if task is None:
         return _without_task(order, logged, seen)
     if task.state == "running":
-        return StagingWait(Staged(part, Started(task.id, update.attempt)), task.percent)
+        return MediaStagingWait(StagedPart(part, Started(task.id, update.attempt)), task.percent)
     if task.state == "failed":
         reason = task.message or "the BMC gave no reason"
-        return StagingFailed("device", f"task: {task.id}, which stages the {part}, failed: {reason}")
+        return MediaStagingFailed("device", f"task: {task.id}, which stages the {part}, failed: {reason}")
     left = parts[parts.index(part) + 1 :]
-    return _first(left[0], seen) if left else StagingDone()
+    return _first(left[0], seen) if left else MediaStagingDone()
 
 
-def _first(part: str, seen: SeenStaging) -> StagingMove:
+def _first(part: str, seen: SeenMediaStaging) -> MediaStagingMove:
     """No update for this part was sent yet, so a running one is somebody else's."""
     for task in seen.tasks:
         if task.is_update and task.state == "running":
             message = f"device: another update is in progress (task {task.id}, {task.percent} %)"
-            return StagingFailed("transient", message)
-    return Stage(part, tuple(mark_of(task.id) for task in seen.tasks))
+            return MediaStagingFailed("transient", message)
+    return StagePart(part, tuple(mark_of(task.id) for task in seen.tasks))
 
 
-def _without_task(order: StagingOrder, logged: Staged, seen: SeenStaging) -> StagingMove:
+def _without_task(order: MediaStagingOrder, logged: StagedPart, seen: SeenMediaStaging) -> MediaStagingMove:
     """The BMC has no task of the update: the request did not arrive, or the BMC has restarted and forgotten it."""
     if isinstance(logged.update, Asked) or logged.update.attempt != order.attempt:
         return _first(logged.part, seen)
     if seen.quiet_s < SETTLE_S:
-        return StagingWait(logged)
+        return MediaStagingWait(logged)
     message = f"task: the BMC no longer knows task {logged.update.task}, which stages the {logged.part}"
-    return StagingFailed("device", message)
+    return MediaStagingFailed("device", message)
 
 
-def logged_staging(text: str) -> Staged | None:
+def logged_media_staging(text: str) -> StagedPart | None:
     """What the log says of a staging, in the form of `text()`."""
     part, separator, rest = text.partition(_SEPARATOR)
     update = logged_of(rest) if separator and part in ENTRIES else None
-    return Staged(part, update) if update is not None else None
+    return StagedPart(part, update) if update is not None else None
