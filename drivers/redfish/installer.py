@@ -2,7 +2,7 @@
 
 Every attempt logs in anew, which ends the sessions of earlier attempts, and reads the device. What it does next follows
 from that and from the log alone (update.py, settings.py), so an attempt may end at any request. The steps on the host
-and in the DPU cluster have no part on the BMC.
+and in the DPU cluster have no part on the BMC. Nor has the preparation of the image, which only waits for its file.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ RESTART_S = 300.0
 RESTART_SHOWN_S = 60.0
 """Longest time from a restart until a BMC reports it."""
 _RESTARTED = "restart asked"
-_ON_BMC = ON_DEVICE - {DPU_CONFIG}
+_ON_BMC = ON_DEVICE - {PREPARE_IMAGE, DPU_CONFIG}
 """Steps with a part on the BMC. The image brings its configuration with it."""
 
 
@@ -93,6 +93,8 @@ class RedfishInstaller:
 
     async def run(self, attempt: Attempt) -> Mapping[str, str]:
         """Execute the step. Returns the facts that the device reports afterwards."""
+        if attempt.dpu.phase == PREPARE_IMAGE:
+            await self._url(attempt)
         if attempt.dpu.phase not in _ON_BMC:
             return {}
         if attempt.dpu.phase == CONFIG_FIRMWARE and self._firmware_of is not None:
@@ -115,8 +117,6 @@ class RedfishInstaller:
                 await _settle(bmc, wanted.settings, locks=False)
             case phase if phase == CONFIG_FIRMWARE:
                 await _settle(bmc, wanted.settings, locks=True)
-            case phase if phase == PREPARE_IMAGE:
-                await self._url(bmc.attempt)
             case phase if phase == OS_INSTALLING:
                 await self._install(bmc, wanted)
             case phase if phase == REBOOTING:

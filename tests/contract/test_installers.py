@@ -14,7 +14,7 @@ from drivers.provisioning.device import DeviceExecutor
 from drivers.redfish.installer import Wanted
 from drivers.simulators.redfish.faults import Outcome
 from drivers.simulators.redfish.identity import BLUEFIELD_3, BLUEFIELD_4, BLUEFIELD_4_STAGING, Generation
-from projections.zones.dpus.phases import PREPARE_IMAGE
+from projections.zones.dpus.phases import INITIALIZE_INTERFACE
 from tests.contract.installer import InstalledDpu, InstallerContract
 from tests.support.attempted_steps import AttemptedSteps
 from tests.support.redfish_steps import Steps, direct_steps
@@ -99,7 +99,7 @@ async def prepared(kind: type[RedfishDpu], generation: Generation, versions: Map
     made = direct_steps(generation=generation)
     found = kind(made.bmc, made.connect, made.dpu.bmc_address, made.url)
     found.wanted = Wanted(versions=versions)
-    found.enter(PREPARE_IMAGE)
+    found.enter(INITIALIZE_INTERFACE)
     await found.run()
     return found
 

@@ -32,7 +32,7 @@ from drivers.simulators.redfish.identity import Identity
 from drivers.simulators.redfish.server import served_bmc
 from eventstore.errors import PlaneError
 from projections.resources.discovery import Search
-from projections.zones.dpus.phases import INITIALIZE_INTERFACE, OS_INSTALLING, PREPARE_IMAGE
+from projections.zones.dpus.phases import CONFIG_FIRMWARE, INITIALIZE_INTERFACE, OS_INSTALLING, PREPARE_IMAGE
 from tests.support.redfish_steps import FAST, PASSWORD, SERIAL, Steps, served_steps
 from tests.support.web_server import listening
 
@@ -79,17 +79,17 @@ async def test_a_dpu_is_installed_and_fetches_its_image(host: str) -> None:
 async def test_the_certificate_of_the_first_contact_is_the_only_one_that_is_accepted() -> None:
     async with steps() as dpu:
         await dpu.do(INITIALIZE_INTERFACE)
-        await dpu.do(PREPARE_IMAGE)
+        await dpu.do(CONFIG_FIRMWARE)
         await replace_certificate(dpu)
         with pytest.raises(NeedsOperator, match=r"^certificate: 127.0.0.1:\d+ presents another one than when"):
-            await dpu.do(PREPARE_IMAGE)
+            await dpu.do(CONFIG_FIRMWARE)
         assert dpu.bmc.requests[-1] == ("GET", ROOT)  # that of replace_certificate: no password was sent
 
 
 async def test_later_steps_need_no_further_handshake() -> None:
     async with steps() as dpu:
         dpu.presented = PresentedCertificates()
-        for phase in (INITIALIZE_INTERFACE, PREPARE_IMAGE, PREPARE_IMAGE):
+        for phase in (INITIALIZE_INTERFACE, CONFIG_FIRMWARE, CONFIG_FIRMWARE):
             await dpu.do(phase)
         assert dpu.handshakes() == 2  # a look at the certificate, and the connection
 
@@ -102,10 +102,10 @@ async def test_a_replaced_certificate_is_noticed_by_a_process_that_knows_the_for
         await dpu.do(INITIALIZE_INTERFACE)
         await replace_certificate(dpu)
         with pytest.raises(NeedsOperator, match=r"^certificate: 127.0.0.1:\d+ presents another one than when"):
-            await dpu.do(PREPARE_IMAGE)
+            await dpu.do(CONFIG_FIRMWARE)
         assert dpu.bmc.requests[-1] == ("GET", ROOT)  # that of replace_certificate: no password was sent
         registered_anew = dpu.dpu.facts.pop(FACT)
-        assert (await dpu.do(PREPARE_IMAGE))[FACT] != registered_anew
+        assert (await dpu.do(CONFIG_FIRMWARE))[FACT] != registered_anew
 
 
 async def test_a_bmc_gets_a_certificate_of_the_authority_and_a_new_one_in_time(tmp_path: Path) -> None:
@@ -115,16 +115,16 @@ async def test_a_bmc_gets_a_certificate_of_the_authority_and_a_new_one_in_time(t
         assert facts[FACT] == AUTHORITY
         first = await served_certificate(dpu)
         assert dpu.authority.has_issued(first)
-        await dpu.do(PREPARE_IMAGE)
+        await dpu.do(CONFIG_FIRMWARE)
         assert await served_certificate(dpu) == first
         later = datetime.now(UTC) + timedelta(days=340)
         dpu.now_ms = lambda: ms(later)
-        await dpu.do(PREPARE_IMAGE)
+        await dpu.do(CONFIG_FIRMWARE)
         renewed = await served_certificate(dpu)
         assert renewed.not_valid_after_utc > first.not_valid_after_utc
         expired = datetime.now(UTC) + timedelta(days=800)
         dpu.now_ms = lambda: ms(expired)
-        await dpu.do(PREPARE_IMAGE)
+        await dpu.do(CONFIG_FIRMWARE)
         assert (await served_certificate(dpu)).not_valid_after_utc > expired
 
 
@@ -134,7 +134,7 @@ async def test_a_bmc_that_lost_its_certificate_of_the_authority_needs_a_person(t
         await dpu.do(INITIALIZE_INTERFACE)
         await replace_certificate(dpu)
         with pytest.raises(NeedsOperator, match=r"^certificate: that of 127.0.0.1:\d+ is no longer of bmc_ca"):
-            await dpu.do(PREPARE_IMAGE)
+            await dpu.do(CONFIG_FIRMWARE)
 
 
 async def test_without_the_key_of_the_authority_an_expired_certificate_needs_a_person(tmp_path: Path) -> None:
@@ -142,11 +142,11 @@ async def test_without_the_key_of_the_authority_an_expired_certificate_needs_a_p
         dpu.authority = authority(tmp_path / "ca")
         await dpu.do(INITIALIZE_INTERFACE)
         dpu.authority = BmcAuthority(dpu.authority.pem)
-        await dpu.do(PREPARE_IMAGE)
+        await dpu.do(CONFIG_FIRMWARE)
         expired = datetime.now(UTC) + timedelta(days=800)
         dpu.now_ms = lambda: ms(expired)
         with pytest.raises(NeedsOperator, match=r"^certificate: that of 127.0.0.1:\d+ expired on \d{4}-"):
-            await dpu.do(PREPARE_IMAGE)
+            await dpu.do(CONFIG_FIRMWARE)
 
 
 async def test_a_socket_that_hangs_is_given_up_and_tried_again() -> None:
@@ -155,11 +155,11 @@ async def test_a_socket_that_hangs_is_given_up_and_tried_again() -> None:
         dpu.timing = dpu.timing._replace(call_s=0.5)
         dpu.bmc.faults.plan("hang", within="/Systems")
         with pytest.raises(Unreachable, match=r"no response within 0.5 s"):
-            await dpu.do(PREPARE_IMAGE)
-        await dpu.do(PREPARE_IMAGE)
+            await dpu.do(CONFIG_FIRMWARE)
+        await dpu.do(CONFIG_FIRMWARE)
         dpu.bmc.faults.plan("garbage", within="/Systems")
         with pytest.raises(TaskFailed, match="returned an invalid resource"):
-            await dpu.do(PREPARE_IMAGE)
+            await dpu.do(CONFIG_FIRMWARE)
 
 
 async def test_a_search_finds_the_dpus_of_a_range_in_both_families() -> None:

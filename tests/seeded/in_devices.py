@@ -53,7 +53,7 @@ BUGS = (
         "a BMC is told to install before the log shows that it will be told",
         "I34",
         lambda: patched((Provisioner, "_append_progress", _without_waiting)),
-        SimulatedScenario(1, FAULTY_S, CONVERGES_S, plan=with_models),
+        SimulatedScenario(25, FAULTY_S, CONVERGES_S, plan=with_models),
     ),
     Bug(
         "flows-read-once",

@@ -51,6 +51,19 @@ def started(dpu: Steps) -> int:
     return sum(line.text == "DPU OS installation started" for line in dpu.bmc.card.log)
 
 
+async def test_the_preparation_of_an_image_asks_nothing_of_the_bmc() -> None:
+    dpu = direct_steps()
+    facts = {**await dpu.do(INITIALIZE_INTERFACE)}
+    asked = len(dpu.bmc.requests)
+    dpu.bmc.faults.plan("cut")
+    assert await dpu.do(PREPARE_IMAGE) == {}
+    assert len(dpu.bmc.requests) == asked
+    assert dpu.dpu.facts.items() >= facts.items()
+    dpu.url = ""
+    with pytest.raises(NeedsOperator, match=r"^image: there is no file for"):
+        await dpu.do(PREPARE_IMAGE)
+
+
 async def test_a_dpu_is_installed_from_its_factory_state() -> None:
     dpu = direct_steps()
     dpu.wanted = Wanted(Wants(secure_boot=False, is_zero_trust=True), VERSIONS)
