@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 
 from eventstore.log import RESOURCES, Partition
 from eventstore.replicas.replica import Replica
@@ -10,7 +11,7 @@ from projections.fold_states import FoldStates
 from projections.resources.conditions.world import World
 from projections.resources.kinds import DPU
 from projections.resources.live_derivation import LiveDerivation, live_derivation
-from projections.resources.state import ObjectId
+from projections.resources.state import LOCAL, ObjectId
 from projections.resources.wanted import Wanted
 from projections.zones.rows import Dpu
 
@@ -53,6 +54,10 @@ class ResourceWorlds:
         """The row of a wanted DPU in its zone; None if it has none."""
         placement = world.state.placements.rows.get(wanted.at.key)
         return None if placement is None else self._states.zone(placement.zone).dpus.rows.get(wanted.at.name)
+
+    def host_namespaces(self, host: str) -> Collection[str]:
+        """The namespaces in which the plane's own source has a host of this name."""
+        return self._states.resources(LOCAL).host_namespaces.get(host, {}).keys()
 
     async def wanted_dpu(self, name: str) -> tuple[World, Wanted] | None:
         """The wanted DPU with this name, and its world; None if no object wants one."""

@@ -14,6 +14,7 @@ from commands.handlers.command_handler import CommandHandler
 from commands.requests import hosts
 from commands.requests.resources import CheckedObject, applied
 from commands.requests.validation import require
+from commands.rpc.error_details import PermissionDenied
 from commands.rpc.middleware import Call
 from eventstore.folding.fold import UNCHANGED
 from eventstore.ids import comparison_id, envelope
@@ -39,6 +40,9 @@ class HostHandler:
 
     async def report(self, request: pb.ReportHostRequest, call: Call) -> pb.CommandResult:
         report = hosts.checked_report(request, self._now_ms())
+        state = self._states.resources(LOCAL)
+        if fault := hosts.namespace_fault(call.principal, request.node, request.namespace, state):
+            raise PermissionDenied(fault)
         made = [
             hosts.node_object(request.node, request.namespace),
             *hosts.device_objects(request.node, request.namespace, report),

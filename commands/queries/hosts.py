@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from commands.queries.fold_reader import FoldReader
-from commands.requests.hosts import check_host
+from commands.requests.hosts import check_host, namespace_fault
+from commands.rpc.error_details import PermissionDenied
 from commands.rpc.middleware import Call
 from eventstore.log import FLEET, RESOURCES
 from projections.resources.host_tasks import (
@@ -30,6 +31,8 @@ class HostQueries:
         await self._reader.wait_for_position(request.min_position, (RESOURCES, FLEET), call)
         number = self._reader.partition_number(LOCAL)
         state, at = self._reader.resources(number), host_object(request.namespace, request.node)
+        if fault := namespace_fault(call.principal, request.node, request.namespace, state):
+            raise PermissionDenied(fault)
         row, report = state.objects.rows.get(at.key), report_of(state.seen.get(at.key))
         tasks, about = tasks_of(row.annotations if row is not None else {}), report or HostReport()
         found = [

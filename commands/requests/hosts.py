@@ -8,6 +8,7 @@ import msgspec
 
 from commands.requests.resources import CheckedObject, check_object
 from commands.requests.validation import require, require_one_of
+from projections.actors import is_node_agent
 from projections.field_checks import check_name, check_text, quoted
 from projections.resources.host_tasks import (
     DEVICES_MAX,
@@ -23,6 +24,7 @@ from projections.resources.host_tasks import (
 )
 from projections.resources.items import check_object_name
 from projections.resources.kinds import DPU_DEVICE, DPU_NODE
+from projections.resources.state import ResourcesState
 from schemas.api import dpuplane_pb2 as pb
 from schemas.resources.dpf.names import (
     DEVICE_PCI_ADDRESS,
@@ -42,6 +44,18 @@ def check_host(node: str, namespace: str) -> None:
     """Raises InvalidRequest if a host has no valid name."""
     require(check_name("node", node) or check_object_name("node", node))
     require(check_object_name("namespace", namespace))
+
+
+def namespace_fault(principal: str, node: str, namespace: str, state: ResourcesState) -> str | None:
+    """Why a certificate that names its host without a namespace is refused, in one sentence; None while no other
+    namespace has a host of this name. So the first report of a host never makes the name of another one ambiguous."""
+    others = sorted(each for each in state.host_namespaces.get(node, ()) if each != namespace)
+    if not others or not is_node_agent(principal):
+        return None
+    return (
+        f"certificate: {principal} names no namespace, and {others[0]} has a host {node}, too; use one of "
+        f"host-agent/{namespace}/{node}"
+    )
 
 
 def checked_report(request: pb.ReportHostRequest, now_ms: int) -> HostReport:

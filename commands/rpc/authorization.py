@@ -2,8 +2,8 @@
 
 An operator changes the fleet. An approver approves changes over a budget, and sets the budgets. The roles are separate
 so that one certificate cannot cause a mass withdrawal: a role that may raise a budget may not withdraw anything. Both
-may freeze. A node agent may call methods for its own node only. DPU agents and processes of the plane may call no
-method: they use the agent link.
+may freeze. A node agent may call methods for its own node only, and a host agent for its own host. DPU agents and
+processes of the plane may call no method: they use the agent link.
 
 The functions are pure, so that the whole table can be tested. A server does not start if a method is missing from the
 table.
@@ -19,6 +19,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from projections.field_checks import quoted
 from projections.fleet.withdrawals.principals import (
     APPROVER,
+    HOST_AGENT,
     NODE_AGENT,
     OPERATOR,
     PROVISIONER,
@@ -32,10 +33,12 @@ NodeNames = Callable[[Any], Iterable[str]]
 
 
 class Permission(NamedTuple):
-    """Which roles may call a method. With `node_names`, a node agent may call it for its own node."""
+    """Which roles may call a method. With `node_names`, a node agent may call it for its own node. With `host_names`, a
+    host agent may call it for its own host, which has a namespace."""
 
     roles: frozenset[str]
     node_names: NodeNames | None = None
+    host_names: NodeNames | None = None
 
 
 def _joining(request: pb.JoinNodesRequest) -> Iterable[str]:
@@ -60,6 +63,10 @@ def _names(request: Any) -> Iterable[str]:
 
 def _node(request: Any) -> Iterable[str]:
     return [request.node]
+
+
+def _host(request: Any) -> Iterable[str]:
+    return [f"{request.namespace}/{request.node}"]
 
 
 def _name(request: Any) -> Iterable[str]:
@@ -100,7 +107,7 @@ METHODS = {
     "Commands.DeleteResources": Permission(_OPERATORS),
     "Commands.RequestRollout": Permission(_OPERATORS),
     "Commands.KeepSecrets": Permission(_OPERATORS),
-    "Commands.ReportHost": Permission(_OPERATORS, _node),
+    "Commands.ReportHost": Permission(_OPERATORS, _node, _host),
     "Queries.ListNodes": Permission(_READERS),
     "Queries.GetNode": Permission(_READERS, _name),
     "Queries.LocateNodes": Permission(_READERS, _names),
@@ -129,7 +136,7 @@ METHODS = {
     "Queries.ListResources": Permission(_READERS),
     "Queries.GetRollout": Permission(_READERS),
     "Queries.GetStagedChange": Permission(_READERS),
-    "Queries.GetHostTasks": Permission(_READERS, _node),
+    "Queries.GetHostTasks": Permission(_READERS, _node, _host),
     "Streams.KeepSession": Permission(_OPERATORS, _node),
     "Streams.ReadEvents": Permission(_READERS),
     "Streams.Watch": Permission(_READERS),
@@ -160,13 +167,15 @@ def denial_reason(method: str, principal: Principal, request: Any) -> str | None
     if principal.role in rule.roles:
         return None
     if principal.role == NODE_AGENT and rule.node_names is not None:
-        return _about_others(method, principal, rule.node_names(request))
+        return _about_others(method, principal, "node", rule.node_names(request))
+    if principal.role == HOST_AGENT and rule.host_names is not None:
+        return _about_others(method, principal, "host", rule.host_names(request))
     return f"{method}: {principal} must have the role {' or '.join(sorted(rule.roles))}"
 
 
-def _about_others(method: str, principal: Principal, names: Iterable[str]) -> str | None:
+def _about_others(method: str, principal: Principal, kind: str, names: Iterable[str]) -> str | None:
     named = list(names)
     if not named:
-        return f"{method}: {principal} must name its own node"
+        return f"{method}: {principal} must name its own {kind}"
     other = next((name for name in named if name != principal.name), None)
-    return None if other is None else f"{method}: {principal} must act for its own node only, not for {quoted(other)}"
+    return None if other is None else f"{method}: {principal} must act for its own {kind} only, not for {quoted(other)}"

@@ -34,7 +34,7 @@ def page() -> str:
         "API",
         "gRPC at `--listen` ([dpuplane.proto](../../schemas/api/dpuplane.proto)), and the messages of the agent link "
         "at `--agents` ([agent.proto](../../schemas/api/agent.proto)). Roles are those of certificates; a `node-agent` "
-        "may act for its own node only.",
+        "may act for its own node only, a `host-agent` for its own host.",
         *sections,
         "## Reason codes",
         "In `reason_code` of a refused or unknown result and `reason` of an ErrorInfo. A code keeps its meaning. "
@@ -78,7 +78,8 @@ def _file(file: FileDescriptorProto) -> list[str]:
 
 def _roles(method: str) -> str:
     rule = METHODS[method]
-    return ", ".join([*sorted(rule.roles), *(["node-agent"] if rule.node_names else [])])
+    agents = [*(["node-agent"] if rule.node_names else []), *(["host-agent"] if rule.host_names else [])]
+    return ", ".join([*sorted(rule.roles), *agents])
 
 
 def _message(message: DescriptorProto, place: tuple[int, ...], comments: Comments) -> str:

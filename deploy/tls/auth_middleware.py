@@ -16,7 +16,8 @@ from aiohttp.typedefs import Handler, Middleware
 from commands.rpc.authentication import CertificateAuthenticator, Identity, Unauthenticated
 from commands.rpc.denials import Denials
 from drivers.wire.agent_listener import PEER_IDENTITY, PeerIdentity
-from projections.fleet.withdrawals.principals import DPU_AGENT, NODE_AGENT
+from projections.fleet.withdrawals.principals import DPU_AGENT, HOST_AGENT, NODE_AGENT, Principal
+from projections.zones.dpus.host_installs import CertifiedHost
 
 PUBLIC: frozenset[str] = frozenset()
 """The roles of a path that needs no authentication."""
@@ -84,19 +85,27 @@ def _authenticate(authenticator: CertificateAuthenticator, request: web.Request)
 
 
 @contextmanager
-def node_agent_of(authenticator: CertificateAuthenticator, request: web.Request) -> Iterator[str]:
-    """The host whose agent makes a request; empty if its certificate names another role, or is missing or invalid.
+def host_agent_of(authenticator: CertificateAuthenticator, request: web.Request) -> Iterator[CertifiedHost | None]:
+    """The host whose agent makes a request; None if its certificate names another role, or is missing or invalid.
     While the context lasts, the connection is aborted when the certificate expires or is revoked: an image takes
     minutes."""
     try:
         identity = _authenticate(authenticator, request)
     except Unauthenticated:
         identity = None
-    if identity is None or identity.principal.role != NODE_AGENT:
-        yield ""
+    host = None if identity is None else _certified_host(identity.principal)
+    if identity is None or host is None:
+        yield None
         return
     with _while_trusted(request, authenticator, identity):
-        yield identity.principal.name
+        yield host
+
+
+def _certified_host(principal: Principal) -> CertifiedHost | None:
+    if principal.role == HOST_AGENT:
+        namespace, _, name = principal.name.partition("/")
+        return CertifiedHost(name, namespace)
+    return CertifiedHost(principal.name) if principal.role == NODE_AGENT else None
 
 
 def _denial(status: int, reason: str) -> web.Response:

@@ -20,11 +20,12 @@ from commands.rpc.authentication import CertificateAuthenticator
 from commands.rpc.denials import Denials
 from commands.rpc.limits import Limits
 from deploy.settings.settings import Settings
-from deploy.tls.auth_middleware import PUBLIC, auth_middleware, node_agent_of
+from deploy.tls.auth_middleware import PUBLIC, auth_middleware, host_agent_of
 from deploy.tls.certificates import BadCertificates, Certificates
 from deploy.tls.revocations import Revocations
 from drivers.wire.websocket import PATH
 from projections.fleet.withdrawals.principals import APPROVER, DPU_AGENT, OPERATOR, PLANE, SIMULATOR, VIEWER
+from projections.zones.dpus.host_installs import CertifiedHost
 
 READERS = frozenset({VIEWER, OPERATOR, APPROVER})
 _HTTP_PATHS = {"/healthz": PUBLIC, "/readyz": PUBLIC}
@@ -61,10 +62,10 @@ class Security:
         guard = auth_middleware(self._authenticator, self.denials, _HTTP_PATHS, others=READERS)
         return self.certificates.server_context(asks=True), guard
 
-    def host_of(self, request: web.Request) -> AbstractContextManager[str]:
-        """The host whose agent makes a request to the image store; empty for everybody else. While the context lasts,
+    def host_of(self, request: web.Request) -> AbstractContextManager[CertifiedHost | None]:
+        """The host whose agent makes a request to the image store; None for everybody else. While the context lasts,
         the connection is aborted when the certificate expires or is revoked."""
-        return node_agent_of(self._authenticator, request)
+        return host_agent_of(self._authenticator, request)
 
     def agents(self, devices_path: str) -> tuple[ssl.SSLContext, Middleware]:
         """TLS and middleware of the listener for agents, where other processes of the plane also read the DPUs'

@@ -38,7 +38,7 @@ from projections.resources.install_identity import image_of, install_identity
 from projections.resources.kinds import BFB, BLUEFIELD_SOFTWARE, DPU_FLAVOR, short_name
 from projections.resources.state import ObjectId, object_id
 from projections.resources.wanted import Wanted
-from projections.zones.dpus.host_installs import is_being_installed, is_of_host
+from projections.zones.dpus.host_installs import CertifiedHost, is_being_installed, is_of_host
 from projections.zones.rows import Dpu
 
 VALID_S = 4 * 3600
@@ -187,13 +187,15 @@ class Installations:
         _check_bfb(ready.installation)
         return f"{self._base_url()}/installations/{quote(dpu, safe='')}?image={quote(identity, safe='')}"
 
-    async def host_content(self, host: str, dpu: str, identity: str) -> Content | None:
+    async def host_content(self, host: CertifiedHost, dpu: str, identity: str) -> Content | None:
         """The image of a DPU, followed by its configuration, for the agent of a host; None for a DPU that this agent
         does not install. Each call makes a new token to join the cluster, so nothing is sent without a step that
         installs this image. Raises TransientError while something is missing that will come."""
         found = await self._worlds.wanted_dpu(dpu)
-        if found is None or not host or host_name(found[1]) != host:
+        if found is None or host_name(found[1]) != host.name:
             return None
+        if not host.namespace and len(self._worlds.host_namespaces(host.name)) > 1:
+            return None  # its reports are refused with the reason
         world, wanted = found
         row = self._row_of(world, wanted)
         if row is None or not is_of_host(row, host):

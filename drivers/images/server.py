@@ -33,6 +33,7 @@ from drivers.images.installations import FINAL_NAME, Content, Installations, Par
 from drivers.images.offload import Offload
 from drivers.wire.bounded_listener import BoundedListener, ConnectionLimits
 from eventstore.errors import TransientError
+from projections.zones.dpus.host_installs import CertifiedHost
 
 logger = logging.getLogger(__name__)
 
@@ -47,16 +48,16 @@ IDLE_S = 20.0
 PARTS_MAX = 4
 CONNECTIONS = ConnectionLimits(most=500, per_address=125)
 
-HostOf: TypeAlias = Callable[[web.Request], AbstractContextManager[str]]
-"""The host whose agent makes a request, by its certificate; empty for everybody else. While the context lasts, the
+HostOf: TypeAlias = Callable[[web.Request], AbstractContextManager[CertifiedHost | None]]
+"""The host whose agent makes a request, by its certificate; None for everybody else. While the context lasts, the
 connection is aborted when the certificate is no longer valid."""
 
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 
-def no_host(request: web.Request) -> AbstractContextManager[str]:
+def no_host(request: web.Request) -> AbstractContextManager[CertifiedHost | None]:
     """The agents that a server without certificates of clients knows."""
-    return nullcontext("")
+    return nullcontext()
 
 
 class ImageServer:
@@ -83,7 +84,7 @@ class ImageServer:
         self._offload = offload
         self._host_of = host_of
         self._slots = asyncio.Semaphore(streams_at_once)
-        self._serves: set[tuple[str, str]] = set()
+        self._serves: set[tuple[CertifiedHost, str]] = set()
         """The host and the DPU of each download by an agent of a host."""
         app = web.Application(middlewares=[self._counted], client_max_size=0)
         app.router.add_get("/images/{token}/bfb/{path:.*}", self._get)
@@ -130,9 +131,9 @@ class ImageServer:
 
     async def _get_for_host(self, request: web.Request) -> web.StreamResponse:
         with self._host_of(request) as host:
-            return await self._send_to_host(request, host) if host else web.Response(status=404)
+            return web.Response(status=404) if host is None else await self._send_to_host(request, host)
 
-    async def _send_to_host(self, request: web.Request, host: str) -> web.StreamResponse:
+    async def _send_to_host(self, request: web.Request, host: CertifiedHost) -> web.StreamResponse:
         """Send an image to the agent of a host. It has one download of each DPU at a time, and its place before the
         content is made, because each content has a new token to join the cluster."""
         dpu, image = request.match_info["dpu"], request.query.get("image", "")

@@ -10,7 +10,7 @@ import msgspec
 
 from eventstore.folding.state_table import StateTable
 from projections.resources.change_journal import ChangeJournal
-from projections.resources.kinds import DPU, DPU_SET, NODE, POD
+from projections.resources.kinds import DPU, DPU_NODE, DPU_SET, NODE, POD
 from projections.resources.network_stages.rows import StagedNetworks, stage_key
 from projections.resources.observation import Observation, observation
 from projections.resources.references import REFERENCES, references
@@ -145,7 +145,8 @@ class ResourcesState:
     Derived are the names of each kind (`by_kind`, keyed `source/kind`), and the objects that refer to each object
     (`referrers`; a DPUSet also refers to the objects of its pinned template), both in sorted or insertion order, never
     as a set; and the observations as values (`seen`), those of some kinds by source, too (`seen_by_kind`), and those of
-    unready pods by the key of their Node (`unready_pods`). `journal`
+    unready pods by the key of their Node (`unready_pods`); and the namespaces of the DPUNodes of the plane's own source
+    by name (`host_namespaces`). `journal`
     has the keys of the objects that changed last, or whose observations did, and `observed_journal` only the latter.
     `stage_journal` has the sources whose staged networks changed last. `rollout_index` has the DPUs of each DPUSet by
     wave and status. `live` is the derivation that the readers of this
@@ -177,6 +178,7 @@ class ResourcesState:
         self.seen_by_kind: MutableMapping[str, dict[str, None]] = {}
         self.unready_pods: MutableMapping[str, dict[str, None]] = {}
         self._node_of_pod: dict[str, str] = {}
+        self.host_namespaces: MutableMapping[str, dict[str, None]] = {}
         self._allocated: MutableMapping[str, dict[str, None]] = {}
         self._named_network_dpus: dict[str, Counter[int]] = {}
         self.rollout_index.clear()
@@ -372,6 +374,8 @@ class ResourcesState:
         if row is not None:
             at = object_id(key)
             self.by_kind.setdefault(f"{at.source}/{at.kind}", {})[key] = None
+            if (at.source, at.kind) == (LOCAL, DPU_NODE):
+                self.host_namespaces.setdefault(at.name, {})[at.namespace] = None
         if found := targets(key, row, self.rollouts.rows.get(key)):
             self._targets[key] = found
         for target in found:
@@ -383,6 +387,10 @@ class ResourcesState:
         self.by_kind.get(kind, {}).pop(key, None)
         if not self.by_kind.get(kind, True):
             del self.by_kind[kind]
+        if (at.source, at.kind) == (LOCAL, DPU_NODE) and at.name in self.host_namespaces:
+            self.host_namespaces[at.name].pop(at.namespace, None)
+            if not self.host_namespaces[at.name]:
+                del self.host_namespaces[at.name]
         for target in self._targets.pop(key, ()):
             self.referrers[target].pop(key, None)
             if not self.referrers[target]:

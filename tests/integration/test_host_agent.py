@@ -14,7 +14,7 @@ import pytest
 
 from projections.resources.kinds import DPU_DEVICE, DPU_NODE
 from schemas.api import dpuplane_pb2 as pb
-from tests.support.guarded import guarded
+from tests.support.guarded import Caller, guarded
 from tests.support.host_trees import host_tree
 from tests.support.planes import DPUPLANE, started
 from tests.support.served import Served, served
@@ -148,3 +148,36 @@ async def test_an_agent_reports_and_reads_its_own_host_only(tmp_path: Path) -> N
         ):
             with pytest.raises(grpc.aio.AioRpcError, match="must act for its own node only, not for 'host-2'"):
                 await call
+
+
+async def test_hosts_of_one_name_in_two_namespaces_need_certificates_with_their_namespace(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as plane:
+        old, own, other = (plane.caller(who) for who in ("node-agent/w", "host-agent/a/w", "host-agent/b/w"))
+
+        def reported(by: Caller, namespace: str, run_id: str = "run-1") -> Awaitable[pb.CommandResult]:
+            result: Awaitable[pb.CommandResult] = by.calls.ReportHost(
+                request(node="w", namespace=namespace, run_id=run_id)
+            )
+            return result
+
+        assert (await reported(old, "a")).outcome == pb.OUTCOME_DONE
+        refused = "certificate: node-agent/w names no namespace, and a has a host w, too; use one of host-agent/b/w"
+        with pytest.raises(grpc.aio.AioRpcError, match=refused) as raised:
+            await reported(old, "b")
+        assert raised.value.code() is grpc.StatusCode.PERMISSION_DENIED
+        assert (await reported(old, "a", "run-2")).outcome == pb.OUTCOME_DONE, "the name is still unique"
+        assert (await reported(own, "a", "run-3")).outcome == pb.OUTCOME_DONE
+        with pytest.raises(grpc.aio.AioRpcError, match="must act for its own host only, not for 'b/w'"):
+            await reported(own, "b")
+        assert (await reported(other, "b")).outcome == pb.OUTCOME_DONE
+        for namespace, rest in (("a", "b"), ("b", "a")):
+            for call in (
+                reported(old, namespace, "run-4"),
+                old.queries.GetHostTasks(pb.GetHostTasksRequest(node="w", namespace=namespace)),
+            ):
+                with pytest.raises(grpc.aio.AioRpcError, match=f"and {rest} has a host w, too; use one of host-agent/"):
+                    await call
+        assert not (await own.queries.GetHostTasks(pb.GetHostTasksRequest(node="w", namespace="a"))).tasks
+        gone = pb.DeleteResourcesRequest(resources=[pb.ResourceName(kind=DPU_NODE, namespace="b", name="w")])
+        assert (await plane.caller("operator/ann").calls.DeleteResources(gone)).outcome == pb.OUTCOME_DONE
+        assert (await reported(old, "a", "run-5")).outcome == pb.OUTCOME_DONE, "the name is unique again"

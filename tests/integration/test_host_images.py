@@ -104,7 +104,32 @@ async def test_the_agent_of_the_host_gets_the_image_with_its_configuration(tmp_p
         assert made.server.responses == {200: 1}
 
 
-@pytest.mark.parametrize("who", ["node-agent/other", "operator/worker", "dpu-agent/worker", "plane/worker"])
+async def test_a_certificate_with_the_namespace_is_needed_once_two_namespaces_have_a_host_of_the_name(
+    tmp_path: Path,
+) -> None:
+    async with host_store(tmp_path) as made:
+        assert (await made.fetch("host-agent/dpf/worker")).startswith(CONTENT)
+        assert (await made.fetch("node-agent/worker")).startswith(CONTENT)
+        await made.found.plane.apply("worker", {}, kind=kinds.DPU_NODE, namespace="other")
+        assert (await made.fetch("host-agent/dpf/worker")).startswith(CONTENT)
+        with pytest.raises(ActionFailed, match="HTTP status 404"):
+            await made.fetch("node-agent/worker")
+        with pytest.raises(ActionFailed, match="HTTP status 404"):
+            await made.fetch("host-agent/other/worker")
+
+
+@pytest.mark.parametrize(
+    "who",
+    [
+        "node-agent/other",
+        "node-agent/dpf/worker",
+        "host-agent/dpf/other",
+        "host-agent/other/worker",
+        "operator/worker",
+        "dpu-agent/worker",
+        "plane/worker",
+    ],
+)
 async def test_nobody_else_gets_it(tmp_path: Path, who: str) -> None:
     async with host_store(tmp_path) as made:
         with pytest.raises(ActionFailed, match="image: the image store answered with HTTP status 404"):

@@ -81,12 +81,12 @@ async def test_only_probes_need_no_certificate(tmp_path: Path) -> None:
 @pytest.mark.parametrize("role", PRINCIPAL_ROLES)
 async def test_only_readers_may_read(tmp_path: Path, role: str) -> None:
     async with page(tmp_path) as served:
-        status, text = await served.get("/secret", f"{role}/x")
+        status, text = await served.get("/secret", f"{role}/a/x")
         if role in ("viewer", "operator", "approver"):
             assert (status, text) == (200, "secret")
         else:
             assert status == 403
-            assert text == f"/secret: {role}/x must have the role approver or operator or viewer\n"
+            assert text == f"/secret: {role}/a/x must have the role approver or operator or viewer\n"
 
 
 async def test_an_endless_response_ends_when_its_certificate_expires(tmp_path: Path) -> None:

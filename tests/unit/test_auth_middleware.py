@@ -78,7 +78,7 @@ async def status(
 def test_a_path_without_an_entry_is_denied_to_all(cert_issuer: CertIssuer, role: str) -> None:
     async def scenario() -> list[int]:
         paths = ("/probe", "/link", "/link/", "/devices", "/")
-        return [await status(Connection(der(cert_issuer, f"{role}/x")), path, Clock(0)) for path in paths]
+        return [await status(Connection(der(cert_issuer, f"{role}/a/x")), path, Clock(0)) for path in paths]
 
     assert run_virtual(scenario()) == [200, 200 if role == DPU_AGENT else 403, 403, 403, 403]
 

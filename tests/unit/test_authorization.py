@@ -10,6 +10,7 @@ from commands.rpc.authorization import METHODS, denial_reason, unlisted_methods
 from projections.fleet.withdrawals.principals import (
     APPROVER,
     DPU_AGENT,
+    HOST_AGENT,
     NODE_AGENT,
     OPERATOR,
     PLANE,
@@ -119,6 +120,29 @@ def test_a_node_agent_may_act_for_its_own_node_only(method: str, mine: Any, othe
     fault = denial_reason(method, Principal(NODE_AGENT, "n1"), others)
     assert fault is not None
     assert fault.startswith(f"{method}: node-agent/n1 ")
+
+
+@pytest.mark.parametrize("method", ["Commands.ReportHost", "Queries.GetHostTasks"])
+def test_a_host_agent_may_act_for_the_host_of_its_namespace_only(method: str) -> None:
+    request = pb.ReportHostRequest if method == "Commands.ReportHost" else pb.GetHostTasksRequest
+    agent = Principal(HOST_AGENT, "a/n1")
+    assert denial_reason(method, agent, request(namespace="a", node="n1")) is None
+    for namespace, node in (("b", "n1"), ("a", "n2"), ("", "n1"), ("", "a/n1"), ("a/n1", "")):
+        other = f"{namespace}/{node}"
+        assert (
+            denial_reason(method, agent, request(namespace=namespace, node=node))
+            == f"{method}: host-agent/a/n1 must act for its own host only, not for '{other}'"
+        )
+
+
+def test_a_host_agent_may_call_no_other_method() -> None:
+    assert [method for method in EVERY if METHODS[method].host_names is not None] == [
+        "Commands.ReportHost",
+        "Queries.GetHostTasks",
+    ]
+    for method in EVERY:
+        if METHODS[method].host_names is None:
+            assert denial_reason(method, Principal(HOST_AGENT, "a/n1"), None) is not None
 
 
 def test_a_node_agent_may_call_no_other_method() -> None:

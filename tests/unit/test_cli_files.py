@@ -208,6 +208,16 @@ async def test_a_folder_without_read_permission_is_named(tmp_path: Path, monkeyp
             await opening.__aenter__()
 
 
+def test_a_certificate_of_a_host_agent_names_the_namespace_of_the_host(tmp_path: Path) -> None:
+    folder = ["--dir", str(tmp_path)]
+    assert CliRunner().invoke(cli, ["certs", "init", *folder]).exit_code == 0
+    ran = CliRunner().invoke(cli, ["certs", "issue", "host-agent", "dpf/node-1", *folder])
+    assert (ran.exit_code, ran.stdout.endswith(": spiffe://dpuplane.local/host-agent/dpf/node-1\n")) == (0, True)
+    assert (tmp_path / "host-agent@dpf@node-1.pem").exists()
+    ran = CliRunner().invoke(cli, ["certs", "issue", "host-agent", "node-1", *folder])
+    assert (ran.exit_code, "name: 'node-1' must be NAMESPACE/HOST for role host-agent" in ran.stderr) == (2, True)
+
+
 def test_an_authority_that_cannot_be_written_is_refused_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     ran = CliRunner().invoke(cli, ["certs", "init", "--dir", str(tmp_path / "file" / "certs")])

@@ -58,6 +58,7 @@ NEVER_RETURNED = {
     "certificate: {} must begin with {}": "an edge returns it",
     "certificate: role {} of {} must be one of {}": "an edge returns it",
     "certificate: name": "an edge returns it",
+    "{}: {} must be NAMESPACE/HOST for role {}": "an edge returns it",
     "address: {} of {} is withheld: its agent stated it, and node {} holds it; it takes effect when that node gives it"
     " up, or when an operator states it": "the outcome of a command in fleet",
     "a pod of service {} with the interface {}": "the command line says it of an interface",

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from projections.field_checks import NAME_PATTERN, is_printable
 from projections.fleet.withdrawals.principals import (
+    HOST_AGENT,
     PRINCIPAL_ROLES,
     Principal,
     check_trust_domain,
@@ -22,6 +23,7 @@ NAMES = st.from_regex(NAME_PATTERN, fullmatch=True)
 
 @given(st.sampled_from(PRINCIPAL_ROLES), NAMES)
 def test_a_principal_is_read_back_from_its_uri(role: str, name: str) -> None:
+    name = f"a/{name.rpartition('/')[2]}" if role == HOST_AGENT else name
     principal = Principal(role, name)
     uri = uri_of("example.org", principal)
     assert parse_uri(uri, "example.org") == principal
@@ -56,6 +58,10 @@ def test_any_other_text_is_refused_in_one_sentence(text: str) -> None:
         "spiffe://example.org/operator/ann\nlevel=info",
         "spiffe://example.org/operator/%61nn",
         "spiffe://example.org/operator/a/b/c",
+        "spiffe://example.org/host-agent/n1",
+        "spiffe://example.org/host-agent//n1",
+        "spiffe://example.org/host-agent/a/",
+        "spiffe://example.org/host-agent/a/b/n1",
     ],
 )
 def test_a_uri_that_only_resembles_a_principal_is_refused(uri: str) -> None:

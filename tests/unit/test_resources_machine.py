@@ -193,7 +193,7 @@ class ResourcesMachine(DeliveredMachine):
         copy.observed.load(self.log.state.observed.rows.items())
         copy.rederive()
         assert copy.seen == self.log.state.seen
-        for name in ("by_kind", "referrers"):
+        for name in ("by_kind", "referrers", "host_namespaces"):
             kept, derived = getattr(self.log.state, name), getattr(copy, name)
             assert {key: set(found) for key, found in kept.items()} == {
                 key: set(found) for key, found in derived.items()

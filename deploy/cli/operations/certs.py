@@ -14,8 +14,14 @@ from deploy.cli.shared import output as out
 from deploy.cli.shared.errors import Refused
 from deploy.cli.shared.param_types import FiniteRange, Folder
 from eventstore.errors import PermanentError, PlaneError
-from projections.field_checks import check_name, quoted
-from projections.fleet.withdrawals.principals import PLANE, PRINCIPAL_ROLES, Principal, check_trust_domain
+from projections.field_checks import quoted
+from projections.fleet.withdrawals.principals import (
+    PLANE,
+    PRINCIPAL_ROLES,
+    Principal,
+    check_principal,
+    check_trust_domain,
+)
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _MAX_BYTES = 1 << 20
@@ -92,12 +98,13 @@ def init(folder: Path, trust_domain: str, days: int) -> None:
 def issue(role: str, name: str, hosts: tuple[str, ...], days: float, folder: Path) -> None:
     """Issue a certificate and its key, ROLE@NAME.pem and ROLE@NAME.key. Existing files are replaced.
 
-    ROLE is viewer, operator, approver, node-agent, dpu-agent, provisioner, simulator or plane. A certificate of role
-    `plane` also names the hosts that clients dial, in addition to the loopback.
+    ROLE is viewer, operator, approver, node-agent, host-agent, dpu-agent, provisioner, simulator or plane. The name of
+    a host-agent is NAMESPACE/HOST. A certificate of role `plane` also names the hosts that clients dial, in addition to
+    the loopback.
     """
     from deploy.tls.authority import Authority
 
-    if fault := check_name("name", name):
+    if fault := check_principal("name", role, name):
         raise click.UsageError(fault)
     if hosts and role != PLANE:
         raise click.UsageError(f"--dns: host names are for role plane only; role {role} is not dialed")

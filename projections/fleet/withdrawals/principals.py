@@ -1,7 +1,8 @@
 """Principals: a role and a name, from the URI in a certificate, in the form of an actor of the log.
 
-`spiffe://TRUST_DOMAIN/ROLE/NAME` is `ROLE/NAME` in the log. An actor without a certificate is `?NAME`. A person with
-certificates of two roles is one person, and the rule of two approvers counts persons.
+`spiffe://TRUST_DOMAIN/ROLE/NAME` is `ROLE/NAME` in the log. The name of a host agent is `NAMESPACE/HOST`: hosts of two
+namespaces may have one name. An actor without a certificate is `?NAME`. A person with certificates of two roles is one
+person, and the rule of two approvers counts persons.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ VIEWER = "viewer"
 OPERATOR = "operator"
 APPROVER = "approver"
 NODE_AGENT = actors.NODE_AGENT
+HOST_AGENT = "host-agent"
 DPU_AGENT = "dpu-agent"
 PROVISIONER = "provisioner"
 SIMULATOR = "simulator"
 PLANE = "plane"
 
-PRINCIPAL_ROLES = (VIEWER, OPERATOR, APPROVER, NODE_AGENT, DPU_AGENT, PROVISIONER, SIMULATOR, PLANE)
+PRINCIPAL_ROLES = (VIEWER, OPERATOR, APPROVER, NODE_AGENT, HOST_AGENT, DPU_AGENT, PROVISIONER, SIMULATOR, PLANE)
 """`simulator` may act for every DPU: issue its certificates for test fleets only."""
 
 _SCHEME = "spiffe://"
@@ -47,6 +49,13 @@ def check_trust_domain(field: str, value: str) -> str | None:
     )
 
 
+def check_principal(field: str, role: str, name: str) -> str | None:
+    """Why a role cannot have a name, in one sentence; None if it can."""
+    if role == HOST_AGENT and "/" not in name:
+        return f"{field}: {quoted(name)} must be NAMESPACE/HOST for role {role}"
+    return check_name(field, name)
+
+
 def uri_of(trust_domain: str, principal: Principal) -> str:
     return f"{_SCHEME}{trust_domain}/{principal}"
 
@@ -65,7 +74,7 @@ def parse_uri(uri: str, trust_domain: str) -> Principal | str:
     role, _, name = uri.removeprefix(prefix).partition("/")
     if role not in PRINCIPAL_ROLES:
         return f"certificate: role {quoted(role)} of {quoted(uri)} must be one of {', '.join(PRINCIPAL_ROLES)}"
-    fault = check_name("certificate: name", name)
+    fault = check_principal("certificate: name", role, name)
     return fault if fault is not None else Principal(role, name)
 
 
