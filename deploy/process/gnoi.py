@@ -17,9 +17,8 @@ from eventstore.errors import FatalError
 def gnoi_installer(settings: Settings, images: ImageStore | None, now_ms: Callable[[], int]) -> GnoiInstaller:
     """The installer of a process. Without an image store, it executes the steps that send no image."""
     delivery_of = no_delivery if images is None else images.installations.delivery
-    credentials, authority = _credentials(settings, now_ms), authority_of(settings)
-    signs = authority is not None and authority.signs
-    renewal = CertificateRenewal(authority, credentials, now_ms) if authority is not None and signs else None
+    credentials = _credentials(settings, now_ms)
+    renewal = CertificateRenewal(authority_of(settings), credentials, now_ms)
     return GnoiInstaller(credentials, delivery_of, asyncio.Semaphore(settings.image_streams), renewal=renewal)
 
 

@@ -21,7 +21,14 @@ from drivers.gnoi.transfer import CHUNK_BYTES, Package, transfer
 from drivers.images.deliveries import Delivery
 from drivers.provisioning.attempts import Attempt
 from projections.field_checks import check_text, quoted
-from projections.zones.dpus.phases import INITIALIZE_INTERFACE, ON_DEVICE, OS_INSTALLING, PREPARE_IMAGE, REBOOTING
+from projections.zones.dpus.phases import (
+    INITIALIZE_INTERFACE,
+    ON_DEVICE,
+    OS_INSTALLING,
+    PREPARE_IMAGE,
+    READY,
+    REBOOTING,
+)
 
 DPU_MODE = "DPU"
 _TIMING = BootTiming()
@@ -37,7 +44,7 @@ async def no_delivery(dpu: str, image: str) -> Delivery | None:
 
 class GnoiInstaller:
     """Executes steps on devices that speak gNMI and gNOI. `transfers` limits concurrent transfers of images. Without
-    `renewal`, another program renews the certificates of devices."""
+    `renewal`, nothing is known of the certificates of devices."""
 
     def __init__(
         self,
@@ -55,10 +62,12 @@ class GnoiInstaller:
 
     async def run(self, attempt: Attempt) -> Mapping[str, str]:
         """Execute the step. Returns the facts that the device reports afterwards."""
-        if attempt.dpu.phase not in ON_DEVICE:
+        if attempt.dpu.phase not in ON_DEVICE and attempt.dpu.phase != READY:
             return {}
         async with connected(attempt.dpu.bmc_address, self._credentials()) as client:
             serial = await _checked_serial(attempt, client)
+            if attempt.dpu.phase == READY:
+                return {} if self._renewal is None else await self._renewal.visit(attempt, client)
             renewed = await self._renew(attempt, client)
             match attempt.dpu.phase:
                 case phase if phase == INITIALIZE_INTERFACE:

@@ -6,13 +6,14 @@ attempt may end at any message. If the answer to the last message is lost, the d
 of the authority, and the next attempt reads which one it is.
 
 A service that does not offer its certificates, or presents one that is not among them, is renewed by another program.
+The plane then only reports when its certificate ends.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -21,19 +22,20 @@ import grpc
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from drivers.backends.bmc import TaskFailed, Unreachable
+from drivers.backends.bmc import NeedsOperator, TaskFailed, Unreachable
 from drivers.gnoi.answers import ended, error_of
 from drivers.gnoi.client import GnoiClient, connected
 from drivers.gnoi.credentials import CredentialsOf
 from drivers.provisioning.attempts import Attempt
-from drivers.redfish.certificates import AUTHORITY, FACT, RENEW_BEFORE, BmcAuthority, names_host, peer_certificate, utc
+from drivers.redfish.certificates import RENEW_BEFORE, BmcAuthority, day_of, names_host, peer_certificate, utc
+from projections.zones.dpus.certificates import AUTHORITY, CERTIFICATE_FACT, ENDS_FACT
 from schemas.openconfig import cert_pb2
 
-ENDS_FACT = "bmc_certificate_ends"
-"""The fact of a DPU that says on which day the certificate of its management service ends."""
 KEY_BITS = 2_048
 PRESENTED_S = 30.0
 """Longest time for which a device may take to present a certificate that it has loaded."""
+WATCHED = timedelta(days=45)
+"""A certificate of another program that is valid for less time is renewed so often that its end says nothing."""
 _WHAT = "renew its certificate"
 
 
@@ -45,47 +47,71 @@ class _Presented(NamedTuple):
 
 
 class CertificateRenewal:
-    """Renews certificates of management services. The authority must have its key."""
+    """Renews certificates of management services. Without an authority that has its key, it only reads them."""
 
-    def __init__(self, authority: BmcAuthority, credentials: CredentialsOf, now_ms: Callable[[], int]) -> None:
-        self._authority = authority
+    def __init__(self, authority: BmcAuthority | None, credentials: CredentialsOf, now_ms: Callable[[], int]) -> None:
+        self._authority = authority if authority is not None and authority.signs else None
         self._credentials = credentials
         self._now_ms = now_ms
 
     async def run(self, attempt: Attempt, client: GnoiClient) -> dict[str, str]:
         """Renew the certificate of a device if it ends soon. Returns the facts about the one that it has then."""
-        presented = await self._read(attempt, client)
-        if presented is None:
-            return {}
-        certificate = presented.certificate
-        if is_due(certificate, utc(self._now_ms())):
-            certificate = await self._rotated(attempt, client, presented)
-        return {FACT: AUTHORITY, ENDS_FACT: f"{certificate.not_valid_after_utc:%Y-%m-%d}"}
+        certificate = await self._renewed(attempt, client)
+        if certificate is not None:
+            return {CERTIFICATE_FACT: AUTHORITY, ENDS_FACT: day_of(certificate.not_valid_after_utc)}
+        return self._facts_of_others(attempt, await self._presented(attempt, client))
 
-    async def _read(self, attempt: Attempt, client: GnoiClient) -> _Presented | None:
+    async def visit(self, attempt: Attempt, client: GnoiClient) -> dict[str, str]:
+        """Do the same for a Ready DPU. Raises NeedsOperator if the device still has a certificate that ends soon, after
+        half of the time in which it is to be renewed."""
+        facts = await self.run(attempt, client)
+        certificate = await self._presented(attempt, client)
+        left = certificate.not_valid_after_utc - utc(self._now_ms())
+        if left < renewed_within(certificate) / 2:
+            why = "the plane has no bmc_ca_key" if self._authority is None else "its service keeps it"
+            day = day_of(certificate.not_valid_after_utc)
+            raise NeedsOperator(f"certificate: that of {client.host} ends on {day}, and was not renewed: {why}")
+        return facts
+
+    async def _renewed(self, attempt: Attempt, client: GnoiClient) -> x509.Certificate | None:
+        """The certificate of the device, renewed if it was time; None if the plane is not to renew it."""
+        if self._authority is None:
+            return None
+        presented = await self._read(attempt, client, self._authority)
+        if presented is None or not is_due(presented.certificate, utc(self._now_ms())):
+            return presented and presented.certificate
+        return await self._rotated(attempt, client, self._authority, presented)
+
+    async def _presented(self, attempt: Attempt, client: GnoiClient) -> x509.Certificate:
+        found = await attempt.call(partial(peer_certificate, client.host), alters=False)
+        try:
+            return x509.load_der_x509_certificate(found)
+        except ValueError as error:
+            raise TaskFailed(f"certificate: that of {client.host} cannot be read: {error}") from error
+
+    def _facts_of_others(self, attempt: Attempt, certificate: x509.Certificate) -> dict[str, str]:
+        """The facts about a certificate that another program renews. An end that was reported is withdrawn if there is
+        none to report."""
+        if certificate.not_valid_after_utc - certificate.not_valid_before_utc >= WATCHED:
+            return {ENDS_FACT: day_of(certificate.not_valid_after_utc)}
+        return {ENDS_FACT: ""} if attempt.dpu.facts.get(ENDS_FACT) else {}
+
+    async def _read(self, attempt: Attempt, client: GnoiClient, authority: BmcAuthority) -> _Presented | None:
         """The certificate that the device presents; None if the plane is not to renew it."""
         offered = await attempt.call(client.read_certificates, alters=False)
-        own = dict(self._own(client.host, offered))
+        own = dict(_own(authority, client.host, offered))
         if not own:
             return None
         found = await attempt.call(partial(peer_certificate, client.host), alters=False)
         return next((_Presented(name, own[name]) for name in sorted(own) if _der(own[name]) == found), None)
 
-    def _own(self, host: str, offered: Mapping[str, bytes]) -> Iterator[tuple[str, x509.Certificate]]:
-        """The certificates of the authority for this host."""
-        for name, pem in offered.items():
-            try:
-                certificate = x509.load_pem_x509_certificate(pem)
-            except ValueError:
-                continue
-            if self._authority.has_issued(certificate) and names_host(certificate, host):
-                yield name, certificate
-
-    async def _rotated(self, attempt: Attempt, client: GnoiClient, old: _Presented) -> x509.Certificate:
+    async def _rotated(
+        self, attempt: Attempt, client: GnoiClient, authority: BmcAuthority, old: _Presented
+    ) -> x509.Certificate:
         """The certificate that the device has after a rotation; the old one if it cannot rotate certificates."""
         stream = client.rotate()
         try:
-            return await self._rotate(attempt, client, stream, old.id)
+            return await self._rotate(attempt, client, authority, stream, old.id)
         except grpc.aio.AioRpcError as error:
             if error.code() == grpc.StatusCode.UNIMPLEMENTED:
                 return old.certificate
@@ -96,12 +122,14 @@ class CertificateRenewal:
         finally:
             stream.cancel()
 
-    async def _rotate(self, attempt: Attempt, client: GnoiClient, stream: Any, name: str) -> x509.Certificate:
+    async def _rotate(
+        self, attempt: Attempt, client: GnoiClient, authority: BmcAuthority, stream: Any, name: str
+    ) -> x509.Certificate:
         call = attempt.call
         generate = cert_pb2.GenerateCSRRequest(csr_params=_parameters(client.host), certificate_id=name)
         await call(partial(stream.write, cert_pb2.RotateCertificateRequest(generate_csr=generate)))
         answer = _answer(client.host, await call(stream.read, alters=False), "generated_csr")
-        signed = self._authority.sign(answer.generated_csr.csr.csr, client.host, utc(self._now_ms()))
+        signed = authority.sign(answer.generated_csr.csr.csr, client.host, utc(self._now_ms()))
         loaded = cert_pb2.Certificate(type=cert_pb2.CT_X509, certificate=signed)
         load = cert_pb2.LoadCertificateRequest(certificate=loaded)  # without a bundle the device keeps its authorities
         await call(partial(stream.write, cert_pb2.RotateCertificateRequest(load_certificate=load)))
@@ -127,6 +155,17 @@ class CertificateRenewal:
             await attempt.call(fresh.read_serial, alters=False)
 
 
+def _own(authority: BmcAuthority, host: str, offered: Mapping[str, bytes]) -> Iterator[tuple[str, x509.Certificate]]:
+    """The certificates of the authority for this host."""
+    for name, pem in offered.items():
+        try:
+            certificate = x509.load_pem_x509_certificate(pem)
+        except ValueError:
+            continue
+        if authority.has_issued(certificate) and names_host(certificate, host):
+            yield name, certificate
+
+
 async def _presented(attempt: Attempt, host: str) -> bytes:
     """The certificate that the device presents; none while it loads one and refuses connections."""
     try:
@@ -136,9 +175,13 @@ async def _presented(attempt: Attempt, host: str) -> bytes:
 
 
 def is_due(certificate: x509.Certificate, now: datetime) -> bool:
-    """Whether a certificate ends within 30 days, and within a third of the time for which it is valid."""
-    ends = certificate.not_valid_after_utc
-    return ends - now < min(RENEW_BEFORE, (ends - certificate.not_valid_before_utc) / 3)
+    """Whether a certificate is to be renewed."""
+    return certificate.not_valid_after_utc - now < renewed_within(certificate)
+
+
+def renewed_within(certificate: x509.Certificate) -> timedelta:
+    """The time before the end of a certificate in which it is renewed: 30 days, or a third of its time."""
+    return min(RENEW_BEFORE, (certificate.not_valid_after_utc - certificate.not_valid_before_utc) / 3)
 
 
 def _parameters(host: str) -> cert_pb2.CSRParams:

@@ -7,6 +7,9 @@ missing for too long, the replica of the lowest rank appends StepFailed (lost), 
 attempt. If the actor hangs, the step's deadline ends the attempt. An actor is a replica name and an id of the process:
 attempts of an earlier process are lost.
 
+A Ready DPU has no open step. Its device is visited when the fold says so (renewals of its certificate), as an attempt
+at the step of its phase.
+
 In a frozen zone no attempt is started. An attempt that runs makes no further change to its device: it follows the
 device's running task, or waits for the thaw until its deadline.
 """
@@ -21,6 +24,7 @@ from random import Random
 from typing import Any, NamedTuple, TypeAlias
 
 from drivers.backends.bmc import SessionEnded, TaskFailed, without_tokens
+from drivers.fold_upgrades import FoldUpgrades
 from drivers.internal_events import InternalEvents
 from drivers.provisioning.attempts import Attempt, AttemptSuperseded, CallTiming, Executor
 from eventstore.errors import FatalError, PermanentError, TransientError
@@ -35,8 +39,9 @@ from projections.zones.dpus.decide import LOST, MAX_MESSAGE
 from projections.zones.dpus.install_interfaces import check_executors, step_of
 from projections.zones.dpus.lifecycle import wait_ms
 from projections.zones.dpus.phases import Step
+from projections.zones.fold import ZonesFold2
 from projections.zones.rows import Dpu
-from schemas.events import Envelope, Event, StepFailed, StepProgressed, StepStarted, StepSucceeded
+from schemas.events import Envelope, Event, FoldVersionUpgraded, StepFailed, StepProgressed, StepStarted, StepSucceeded
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +51,8 @@ class ProvisionerSettings(NamedTuple):
 
     attempts_at_once: int = 1_000
     """Maximum number of concurrent attempts in this process; most of them wait for a device."""
+    visits_at_once: int = 16
+    """Maximum number of concurrent visits to the devices of Ready DPUs in this process. They have days."""
     calls_at_once: int = 64
     """Maximum number of concurrent calls to devices in this process. A call that takes longer than `calls.prompt_s` no
     longer counts."""
@@ -61,10 +68,15 @@ class ProvisionerSettings(NamedTuple):
     unknown outcome may have failed."""
     retry_s: float = 1.0
     """Wait after an internal event that changed nothing, with jitter."""
+    visit_check_s: float = 3_600.0
+    """Longest time until the times of visits are compared with the clock again, which may have been set."""
+    upgrade_s: float = 60.0
+    """Wait for other replicas to be upgraded to the rules of visits."""
     calls: CallTiming = CallTiming()
 
 
 _SETTINGS = ProvisionerSettings()
+_VISITS = "renewals of certificates"
 
 
 class _Step(NamedTuple):
@@ -119,6 +131,8 @@ class Provisioner:
         self._rng = rng
         self._settings = settings
         self.internal_events = InternalEvents(replica, ranks, role)
+        self._upgrades = FoldUpgrades(replica, ranks, self.internal_events)
+        self._visits = 0
         self._calls = asyncio.Semaphore(settings.calls_at_once)
         self._actor = f"{replica.name}#{now_ms():x}{rng.getrandbits(16):04x}"
         self._busy: dict[Partition, set[str]] = {partition: set() for partition in replica.partitions(ZONES)}
@@ -169,7 +183,28 @@ class Provisioner:
                 self._begin(tasks, step, self._take)
             else:
                 waits.append(self._settings.idle_check_s)
+        waits += self._start_visits(partition, tasks, now_ms)
         return min(waits, default=None)
+
+    def _start_visits(self, partition: Partition, tasks: asyncio.TaskGroup, now_ms: int) -> list[float]:
+        """Start visits to the devices of Ready DPUs. Returns the longest times until the next check, in seconds."""
+        state, settings, waits = self._states.zones_at(partition), self._settings, []
+        next_ms = state.dpu_index.visits.next_ms(now_ms)
+        if next_ms is not None:
+            waits.append(min((next_ms - now_ms) / 1_000, settings.visit_check_s))
+        for name in state.dpu_index.visits.due(now_ms):
+            step = _Step(partition, name, state.dpus.rows[name])
+            if name in self._busy[partition]:
+                continue
+            if not self._accepts(name, step.dpu) or self._is_frozen(step):
+                waits.append(settings.idle_check_s)
+                continue
+            if self._visits >= settings.visits_at_once or self.under_way >= settings.attempts_at_once:
+                waits.append(settings.idle_check_s)
+                break
+            self._visits += 1
+            self._begin(tasks, step, self._visit)
+        return waits
 
     def _work_on_running(self, step: _Step) -> _Work | None:
         """The work for a running attempt that no task here executes."""
@@ -202,6 +237,20 @@ class Provisioner:
         return now_s - self._silent_since_s.setdefault(replica, now_s) >= self._settings.lost_after_s
 
     # -- one attempt
+
+    async def _visit(self, step: _Step) -> None:
+        """Take the step of a Ready DPU, once the partition has the rules for it."""
+        try:
+            if self._replica.folded(step.partition).version < ZonesFold2.version:
+                event = FoldVersionUpgraded(self._envelope(step), ZonesFold2.version)
+                if await self._is_anothers(step) or not await self._upgrades.ensure(step.partition, event, _VISITS):
+                    await self._replica.fold_waits.wait_for(
+                        lambda: self._moved(step), step.partition, timeout_s=self._settings.upgrade_s
+                    )
+                    return
+            await self._take(step)
+        finally:
+            self._visits -= 1
 
     async def _take(self, step: _Step) -> None:
         """Append StepStarted for the next attempt, and execute it if the fold names this actor."""

@@ -29,12 +29,12 @@ from drivers.redfish.resources import ROOT, Request
 from eventstore.errors import FatalError
 from projections.field_checks import quoted
 from projections.resources.specs import JSON
+from projections.zones.dpus.certificates import AUTHORITY, CERTIFICATE_FACT
 
-FACT = "bmc_certificate"
-"""The fact of a DPU that says which certificate its BMC has: AUTHORITY, or the SHA-256 of one that is pinned."""
-AUTHORITY = "of the authority"
 VALID = timedelta(days=365)
 RENEW_BEFORE = timedelta(days=30)
+REPORT_BEFORE = timedelta(days=15)
+"""Time before the end of a certificate from which on a person is needed, if the plane cannot renew it."""
 PINNED_MAX = 4_096
 _CLOCKS_DIFFER = timedelta(days=1)
 """BMCs without a battery start with a wrong clock."""
@@ -43,11 +43,13 @@ _Key: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
 class Verdict(NamedTuple):
-    """Whether a certificate is accepted. `refusal` says why not; `is_due` whether the BMC needs a new one."""
+    """Whether a certificate is accepted. `refusal` says why not; `is_due` whether the BMC needs a new one. `ends` is
+    the end of a certificate of the authority."""
 
     fact: str = ""
     is_due: bool = False
     refusal: str = ""
+    ends: datetime | None = None
 
 
 class BmcAuthority:
@@ -130,7 +132,7 @@ class BmcAuthority:
 
 def judge(host: str, found: bytes, facts: Mapping[str, str], authority: BmcAuthority | None, now: datetime) -> Verdict:
     """The verdict on the certificate, in DER, of the BMC at this host, given the facts of its DPU."""
-    known, print_ = facts.get(FACT, ""), hashlib.sha256(found).hexdigest()
+    known, print_ = facts.get(CERTIFICATE_FACT, ""), hashlib.sha256(found).hexdigest()
     if authority is None:
         if known in ("", print_):
             return Verdict(print_)
@@ -145,12 +147,12 @@ def judge(host: str, found: bytes, facts: Mapping[str, str], authority: BmcAutho
     if authority.has_issued(certificate) and names_host(certificate, host):
         ends = certificate.not_valid_after_utc
         if authority.signs:
-            return Verdict(AUTHORITY, is_due=ends - now < RENEW_BEFORE)
+            return Verdict(AUTHORITY, is_due=ends - now < RENEW_BEFORE, ends=ends)
         if ends <= now:
             return Verdict(
                 refusal=f"certificate: that of {host} expired on {ends:%Y-%m-%d}; the plane has no bmc_ca_key"
             )
-        return Verdict(AUTHORITY)
+        return Verdict(AUTHORITY, ends=ends)
     if not authority.signs:
         return Verdict(refusal=f"certificate: that of {host} is not of bmc_ca, and the plane has no bmc_ca_key")
     if known in ("", print_):
@@ -257,6 +259,11 @@ def _name(host: str) -> x509.GeneralName:
         return x509.IPAddress(ip_address(name))
     except ValueError:
         return x509.DNSName(name)
+
+
+def day_of(ends: datetime) -> str:
+    """The day of the end of a certificate, as the fact of a DPU has it."""
+    return f"{ends:%Y-%m-%d}"
 
 
 def utc(now_ms: int) -> datetime:

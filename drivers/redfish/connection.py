@@ -73,8 +73,7 @@ class Context(NamedTuple):
 
 
 class Connection(NamedTuple):
-    """A BMC with an open session. `serial` is the serial number of its card, and `certificate` the fact about its
-    certificate."""
+    """A BMC with an open session. `serial` is the serial number of its card, and `verdict` that on its certificate."""
 
     attempt: Attempt
     client: RedfishClient
@@ -82,7 +81,7 @@ class Connection(NamedTuple):
     system: str
     manager: str
     serial: str
-    certificate: str
+    verdict: Verdict
 
     @property
     def firmware_entry(self) -> str:
@@ -146,10 +145,9 @@ async def connected(attempt: Attempt, context: Context) -> AsyncIterator[Connect
             raise NeedsOperator(f"bmc_address: {client.host} is not the BMC of a DPU: it has no system")
         serial = await attempt.call(partial(card_serial, client, root, system), alters=False)
         _check_serial(attempt, serial)
-        connection = Connection(attempt, client, root, system, manager, serial, verdict.fact)
+        connection = Connection(attempt, client, root, system, manager, serial, verdict)
         if verdict.is_due and context.authority is not None:
-            verdict = await _renew(connection, context, context.authority)
-            connection = connection._replace(certificate=verdict.fact)
+            connection = connection._replace(verdict=await _renew(connection, context, context.authority))
         yield connection
     except asyncio.CancelledError:
         own = ""  # a process that stops must not wait for BMCs; the next attempt ends the session

@@ -16,7 +16,7 @@ from drivers.backends.bmc import NeedsOperator, TaskFailed, Unreachable
 from drivers.images.deliveries import Firmware
 from drivers.provisioning.attempts import Attempt
 from drivers.provisioning.device import UrlOf, no_url
-from drivers.redfish.certificates import FACT
+from drivers.redfish.certificates import REPORT_BEFORE, day_of, utc
 from drivers.redfish.connection import VERSIONS, Connection, Context, card_chassis, connected
 from drivers.redfish.device_log import latest_faults
 from drivers.redfish.firmware_update import FirmwareUpdate
@@ -40,6 +40,7 @@ from drivers.redfish.settings import (
 from drivers.redfish.submissions import Updates
 from eventstore.errors import PermanentError
 from projections.field_checks import check_text, quoted
+from projections.zones.dpus.certificates import CERTIFICATE_FACT, ENDS_FACT
 from projections.zones.dpus.phases import (
     CONFIG_FIRMWARE,
     DPU_CONFIG,
@@ -47,6 +48,7 @@ from projections.zones.dpus.phases import (
     ON_DEVICE,
     OS_INSTALLING,
     PREPARE_IMAGE,
+    READY,
     REBOOTING,
 )
 
@@ -95,6 +97,8 @@ class RedfishInstaller:
         """Execute the step. Returns the facts that the device reports afterwards."""
         if attempt.dpu.phase == PREPARE_IMAGE:
             await self._url(attempt)
+        if attempt.dpu.phase == READY:
+            return await self._renewed(attempt)
         if attempt.dpu.phase not in _ON_BMC:
             return {}
         if attempt.dpu.phase == CONFIG_FIRMWARE and self._firmware_of is not None:
@@ -110,6 +114,16 @@ class RedfishInstaller:
                     raise type(error)(f"{error}; the event log of the BMC says: {hint}") from error
                 raise
             return await _facts(bmc)
+
+    async def _renewed(self, attempt: Attempt) -> Mapping[str, str]:
+        """The facts about the certificate of the BMC of a Ready DPU, which a connection renews if it is time."""
+        async with connected(attempt, self._context) as bmc:
+            ends = bmc.verdict.ends
+            if ends is not None and ends - utc(self._context.now_ms()) < REPORT_BEFORE:
+                raise NeedsOperator(
+                    f"certificate: that of {bmc.client.host} ends on {day_of(ends)}; the plane has no bmc_ca_key"
+                )
+            return _certificate_facts(bmc) if ends is not None else {ENDS_FACT: ""}
 
     async def _execute(self, bmc: Connection, wanted: Wanted) -> None:
         match bmc.attempt.dpu.phase:
@@ -243,7 +257,7 @@ async def _until_restarted(bmc: Connection, before: str) -> None:
 async def _facts(bmc: Connection) -> dict[str, str]:
     """The facts of a DPU after a step."""
     dpu, system, versions = bmc.attempt.dpu, await bmc.read_system(), await bmc.read_versions()
-    facts = {"serial": bmc.serial, "boot_id": system.boot_id, FACT: bmc.certificate}
+    facts = {"serial": bmc.serial, "boot_id": system.boot_id, **_certificate_facts(bmc)}
     facts |= {VERSIONS[name]: version for name, version in versions.items()}
     if dpu.phase == OS_INSTALLING:
         facts["image"] = dpu.image
@@ -251,3 +265,8 @@ async def _facts(bmc: Connection) -> dict[str, str]:
         if fault := check_text(key, value):
             raise TaskFailed(f"{fault}; the device reported this value")
     return {key: value for key, value in facts.items() if value}
+
+
+def _certificate_facts(bmc: Connection) -> dict[str, str]:
+    ends = bmc.verdict.ends
+    return {CERTIFICATE_FACT: bmc.verdict.fact, ENDS_FACT: "" if ends is None else day_of(ends)}

@@ -19,6 +19,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable
 from random import Random
 
+from drivers.fold_upgrades import FoldUpgrades
 from drivers.internal_events import TURN_S
 from drivers.resources.partition_task import PartitionTask, TaskContext
 from eventstore.bounded_batches import bounded_batches
@@ -72,6 +73,7 @@ class Handover(PartitionTask):
     def __init__(self, context: TaskContext, *, rng: Random) -> None:
         super().__init__(context)
         self._rng = rng
+        self._upgrades = FoldUpgrades(self._replica, self._ranks, self._events)
         self._pending: dict[str, None] = {}
         self._stated = JournalReader()
         self._zones: dict[Partition, JournalReader] = defaultdict(JournalReader)
@@ -268,8 +270,10 @@ class Handover(PartitionTask):
         """Append records in order, and wait until they are folded."""
         if self._replica.folded(partition).halted:
             return
-        if partition.topic == ZONES and not await self._upgraded(partition):
-            return
+        if partition.topic == ZONES:
+            upgrade = FoldVersionUpgraded(self._envelope("fold"), ZonesFold2.version)
+            if not await self._upgrades.ensure(partition, upgrade, "wanted DPUs"):
+                return
         for event in records:
             before = self._replica.position(partition)
             if not await self._events.append(partition, event.envelope.subject, event):
@@ -281,23 +285,6 @@ class Handover(PartitionTask):
             return self._replica.position(partition) > position
 
         await self._replica.fold_waits.wait_for(is_folded, partition, timeout_s=LANDING_S)
-
-    async def _upgraded(self, partition: Partition) -> bool:
-        """Upgrade a partition of zones to the rules of wanted DPUs, if it lacks them. Returns whether it has them."""
-
-        def has_rules() -> bool:
-            return self._replica.folded(partition).version >= ZonesFold2.version
-
-        if has_rules():
-            return True
-        if not self._ranks.all_support(ZONES, ZonesFold2.version):
-            about = {"partition": partition, "version": ZonesFold2.version}
-            logger.warning("wanted DPUs wait for an upgrade of all replicas, retrying", extra=about)
-            return False
-        event = FoldVersionUpgraded(self._envelope("fold"), ZonesFold2.version)
-        if not await self._events.append(partition, "fold", event):
-            return False
-        return await self._replica.fold_waits.wait_for(has_rules, partition, timeout_s=LANDING_S)
 
 
 def _size(item: tuple[str, WantedDpu]) -> int:

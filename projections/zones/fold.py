@@ -19,6 +19,7 @@ from eventstore.reasons import Fault, Reason
 from projections.attempt_limits import fault_of_limits, updated_limits
 from projections.field_checks import check_label_keys, check_networks, check_zone, quoted
 from projections.zones.dpus import decide as dpus
+from projections.zones.dpus import renewals
 from projections.zones.dpus.networks import report_networks, want_networks
 from projections.zones.dpus.rollout import DpuChange, admit, limits_of
 from projections.zones.dpus.wanted import want
@@ -130,7 +131,8 @@ class ZonesFold:
 
 
 class ZonesFold2(ZonesFold):
-    """The zones fold, version 2: objects of custom resources want DPUs, too, and network documents on them."""
+    """The zones fold, version 2: objects of custom resources want DPUs, too, and network documents on them; the
+    certificates of devices are renewed while their DPUs are Ready."""
 
     version = 2
     accepts = ZonesFold.accepts | {each.__name__ for each in (DpusWanted, NetworksWanted, NetworksReported)}
@@ -143,6 +145,12 @@ class ZonesFold2(ZonesFold):
                 return want_networks(state, event, at)
             case NetworksReported():
                 return report_networks(state, event)
+            case LifecycleRequested():
+                return dpus.request(state, event, at, renewals.transition)
+            case StepStarted() | StepProgressed() | StepSucceeded() | StepFailed():
+                return dpus.apply_step_event(state, event, at, renewals.transition)
+            case DeadlinePassed():
+                return dpus.expire(state, event, at, renewals.transition)
             case _:
                 return super().decide(state, event, at)
 

@@ -28,6 +28,7 @@ from msgspec.structs import replace
 from eventstore.folding.fold import RecordMetadata
 from eventstore.folding.state_table import StateTable
 from projections.resources.change_journal import ChangeJournal
+from projections.zones.dpus.certificates import LONGEST_RETRY_MS
 from projections.zones.dpus.index import DpuIndex
 from projections.zones.dpus.install_interfaces import step_of
 from projections.zones.nodes.new_nodes import NewNodes
@@ -268,8 +269,8 @@ class ZonesState:
             self.marks.put(_MARKS, change.marks)
 
     def rewind(self, time_ms: int) -> None:
-        """Set the fold time back to `time_ms`: lower the deadlines that lie further ahead than a full step, and the
-        times of later snapshots and lists."""
+        """Set the fold time back to `time_ms`: lower the deadlines that lie further ahead than a full step, the next
+        visits that lie further ahead than a full wait, and the times of later snapshots and lists."""
         late = {key: row for key, row in self.snapshots.rows.items() if row.issued_ms > time_ms}
         self.snapshots.put_all({key: replace(row, issued_ms=time_ms) for key, row in sorted(late.items())})
         lists = {source: row for source, row in self.lists.rows.items() if row.issued_ms > time_ms}
@@ -280,6 +281,10 @@ class ZonesState:
             latest_ms = time_ms + step_of(dpu.bmc_address, dpu.phase).deadline_ms
             if dpu.deadline_ms > latest_ms:
                 rows[name] = replace(dpu, deadline_ms=latest_ms)
+        for name, at_ms in sorted(self.dpu_index.visits.all()):
+            dpu = self.dpus.rows[name]
+            if at_ms == dpu.not_before_ms > time_ms + LONGEST_RETRY_MS:
+                rows[name] = replace(dpu, not_before_ms=time_ms + LONGEST_RETRY_MS)
         self._change_dpus(rows)
 
     def _change_dpus(self, dpus: Mapping[str, Dpu | None]) -> None:

@@ -7,21 +7,23 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 from cryptography import x509
 from msgspec.structs import replace
 
-from drivers.backends.bmc import TaskFailed, Unreachable
+from drivers.backends.bmc import NeedsOperator, TaskFailed, Unreachable
 from drivers.gnoi import renewal
 from drivers.gnoi.boots import Asked
 from drivers.gnoi.client import connected
-from drivers.gnoi.renewal import ENDS_FACT, is_due
+from drivers.gnoi.renewal import is_due
 from drivers.provisioning.attempts import AttemptSuperseded
-from drivers.redfish.certificates import AUTHORITY, FACT, VALID, names_host, peer_certificate
-from projections.zones.dpus.phases import INITIALIZE_INTERFACE, OS_INSTALLING
+from drivers.redfish.certificates import VALID, names_host, peer_certificate
+from projections.zones.dpus.certificates import AUTHORITY, CERTIFICATE_FACT, ENDS_FACT
+from projections.zones.dpus.phases import INITIALIZE_INTERFACE, OS_INSTALLING, READY
 from schemas.openconfig import cert_pb2
 from tests.support.eventually import EVENTUALLY_S
-from tests.support.gnoi.service import HOST, Identity, Service, served
+from tests.support.gnoi.service import DAY, HOST, Identity, Service, served
 from tests.support.gnoi.steps import GnoiSteps
 
 HOUR = timedelta(hours=1)
@@ -58,7 +60,7 @@ async def test_a_certificate_that_ends_soon_is_replaced_by_one_of_the_authority(
     assert names_host(after, HOST)
     assert after.public_key() != before.public_key()
     assert after.not_valid_after_utc > datetime.now(UTC) + VALID - HOUR
-    assert (facts[FACT], facts[ENDS_FACT]) == (AUTHORITY, f"{after.not_valid_after_utc:%Y-%m-%d}")
+    assert (facts[CERTIFICATE_FACT], facts[ENDS_FACT]) == (AUTHORITY, f"{after.not_valid_after_utc:%Y-%m-%d}")
     assert (await steps.service.state()).rotated == 1
 
 
@@ -153,3 +155,69 @@ async def test_a_certificate_is_not_renewed_while_a_reboot_may_be_under_way(step
     facts = await steps.run()
     assert ENDS_FACT not in facts
     assert (await steps.service.state()).rotated == 0
+
+
+# --- Ready DPUs
+
+
+async def test_the_certificate_of_a_ready_dpu_is_renewed_and_nothing_else_of_it_is_touched(steps: GnoiSteps) -> None:
+    before, state = await presented(steps.service), await steps.service.state()
+    facts = await steps.do(READY)
+    after = await presented(steps.service)
+    assert steps.service.identity.trust.has_issued(after) and after.public_key() != before.public_key()
+    assert dict(facts) == {CERTIFICATE_FACT: AUTHORITY, ENDS_FACT: f"{after.not_valid_after_utc:%Y-%m-%d}"}
+    assert await steps.service.state() == msgspec.structs.replace(state, rotated=1)
+    assert not steps.progress
+    await steps.run()
+    assert await presented(steps.service) == after
+
+
+async def test_a_visit_may_end_at_any_message_and_the_next_one_leaves_one_new_certificate(steps: GnoiSteps) -> None:
+    for calls in range(1, CALLS_MAX):
+        ends_soon(steps.service.identity)
+        rotated = (await steps.service.state()).rotated
+        steps.enter(READY)
+        try:
+            await steps.run(stop_after=calls)
+            assert rotated > 0, "the first visits ended before the end of the rotation"
+            return
+        except AttemptSuperseded:
+            async with asyncio.timeout(EVENTUALLY_S):
+                while (await steps.service.state()).rotated == rotated:
+                    with suppress(Unreachable):  # until the device has noticed that the other stream has ended
+                        await steps.run()
+        assert (await steps.service.state()).rotated == rotated + 1
+    pytest.fail("the visit makes more calls than expected")
+
+
+async def test_another_card_is_not_renewed(steps: GnoiSteps) -> None:
+    steps.dpu = replace(steps.dpu, serial="another")
+    before = await presented(steps.service)
+    with pytest.raises(NeedsOperator, match=r"^serial: the device has"):
+        await steps.do(READY)
+    assert await presented(steps.service) == before
+
+
+async def test_the_end_of_a_certificate_that_the_plane_cannot_renew_is_reported_and_needs_a_person_in_time(
+    steps: GnoiSteps,
+) -> None:
+    """Without the key of the authority, another program renews certificates, and may fail."""
+    steps.renews = False
+    identity, now = steps.service.identity, datetime.now(UTC)
+    identity.serve(valid=60 * DAY)
+    facts = await steps.do(READY)
+    assert dict(facts) == {ENDS_FACT: f"{now + 60 * DAY:%Y-%m-%d}"}
+    identity.serve(now=now - 55 * DAY, valid=60 * DAY)
+    with pytest.raises(NeedsOperator, match=r"^certificate: that of .* ends on .*, and was not renewed: the plane has"):
+        await steps.do(READY)
+    identity.serve(valid=DAY)
+    assert await steps.do(READY) == {ENDS_FACT: ""}, (
+        "a certificate for a day is renewed so often that its end says nothing"
+    )
+    assert (await steps.service.state()).rotated == 0
+
+
+async def test_an_expired_certificate_needs_a_person(steps: GnoiSteps) -> None:
+    steps.service.identity.serve(now=datetime.now(UTC) - 25 * HOUR, valid=24 * HOUR)
+    with pytest.raises(NeedsOperator, match=r"^certificate: that of .* is not accepted: CERTIFICATE_VERIFY_FAILED"):
+        await steps.do(READY)

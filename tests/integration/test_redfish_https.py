@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from copy import copy
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -20,8 +21,9 @@ from deploy.tls.authority import Authority
 from drivers.backends.bmc import NeedsOperator, TaskFailed, Unreachable
 from drivers.discovery.prober import NotUsable
 from drivers.discovery.scan import Scan
+from drivers.provisioning.attempts import AttemptSuperseded
 from drivers.redfish.answers import decoded
-from drivers.redfish.certificates import AUTHORITY, FACT, BmcAuthority, PresentedCertificates, peer_certificate
+from drivers.redfish.certificates import BmcAuthority, PresentedCertificates, peer_certificate
 from drivers.redfish.client import RedfishClient, base_url
 from drivers.redfish.prober import RedfishProber
 from drivers.redfish.resources import ROOT, Link, Request, Root, Task
@@ -32,7 +34,9 @@ from drivers.simulators.redfish.identity import Identity
 from drivers.simulators.redfish.server import served_bmc
 from eventstore.errors import PlaneError
 from projections.resources.discovery import Search
-from projections.zones.dpus.phases import CONFIG_FIRMWARE, INITIALIZE_INTERFACE, OS_INSTALLING, PREPARE_IMAGE
+from projections.zones.dpus.certificates import AUTHORITY, CERTIFICATE_FACT, ENDS_FACT
+from projections.zones.dpus.phases import CONFIG_FIRMWARE, INITIALIZE_INTERFACE, OS_INSTALLING, PREPARE_IMAGE, READY
+from tests.support.eventually import EVENTUALLY_S
 from tests.support.redfish_steps import FAST, PASSWORD, SERIAL, Steps, served_steps
 from tests.support.web_server import listening
 
@@ -104,15 +108,15 @@ async def test_a_replaced_certificate_is_noticed_by_a_process_that_knows_the_for
         with pytest.raises(NeedsOperator, match=r"^certificate: 127.0.0.1:\d+ presents another one than when"):
             await dpu.do(CONFIG_FIRMWARE)
         assert dpu.bmc.requests[-1] == ("GET", ROOT)  # that of replace_certificate: no password was sent
-        registered_anew = dpu.dpu.facts.pop(FACT)
-        assert (await dpu.do(CONFIG_FIRMWARE))[FACT] != registered_anew
+        registered_anew = dpu.dpu.facts.pop(CERTIFICATE_FACT)
+        assert (await dpu.do(CONFIG_FIRMWARE))[CERTIFICATE_FACT] != registered_anew
 
 
 async def test_a_bmc_gets_a_certificate_of_the_authority_and_a_new_one_in_time(tmp_path: Path) -> None:
     async with steps() as dpu:
         dpu.authority = authority(tmp_path / "ca")
         facts = await dpu.do(INITIALIZE_INTERFACE)
-        assert facts[FACT] == AUTHORITY
+        assert facts[CERTIFICATE_FACT] == AUTHORITY
         first = await served_certificate(dpu)
         assert dpu.authority.has_issued(first)
         await dpu.do(CONFIG_FIRMWARE)
@@ -126,6 +130,87 @@ async def test_a_bmc_gets_a_certificate_of_the_authority_and_a_new_one_in_time(t
         dpu.now_ms = lambda: ms(expired)
         await dpu.do(CONFIG_FIRMWARE)
         assert (await served_certificate(dpu)).not_valid_after_utc > expired
+
+
+async def test_the_certificate_of_a_ready_dpu_is_renewed_and_nothing_else_of_it_is_touched(tmp_path: Path) -> None:
+    async with steps() as dpu:
+        dpu.authority = authority(tmp_path / "ca")
+        facts = await dpu.do(INITIALIZE_INTERFACE)
+        first = await served_certificate(dpu)
+        assert facts[ENDS_FACT] == f"{first.not_valid_after_utc:%Y-%m-%d}"
+        card, asked = copy(vars(dpu.bmc.card)), len(dpu.bmc.requests)
+        assert dict(await dpu.do(READY)) == {CERTIFICATE_FACT: AUTHORITY, ENDS_FACT: facts[ENDS_FACT]}
+        assert await served_certificate(dpu) == first
+        later = datetime.now(UTC) + timedelta(days=340)
+        dpu.now_ms = lambda: ms(later)
+        facts = await dpu.do(READY)
+        renewed = await served_certificate(dpu)
+        assert renewed.not_valid_after_utc > first.not_valid_after_utc and dpu.authority.has_issued(renewed)
+        assert facts[ENDS_FACT] == f"{renewed.not_valid_after_utc:%Y-%m-%d}"
+        sent = {path.rpartition("/")[2] for method, path in [*dpu.bmc.requests][asked:] if method in ("POST", "PATCH")}
+        assert sent == {"Sessions", "CertificateService.GenerateCSR", "CertificateService.ReplaceCertificate"}
+        assert vars(dpu.bmc.card) == card
+        assert dpu.updates == 0
+
+
+async def test_a_visit_may_end_at_any_call_or_lose_an_answer_and_the_next_one_leaves_a_new_certificate(
+    tmp_path: Path,
+) -> None:
+    async with steps() as dpu:
+        dpu.authority = authority(tmp_path / "ca")
+        dpu.presented = PresentedCertificates()
+        await dpu.do(INITIALIZE_INTERFACE)
+        now = datetime.now(UTC)
+        dpu.now_ms = lambda: ms(now)
+        dpu.enter(READY)
+        for calls in range(1, 100):
+            now += timedelta(days=340)
+            with suppress(AttemptSuperseded):
+                await dpu.run(stop_after=calls)
+                break
+            await renewed_again(dpu, now)
+        assert calls > 10, "the checks of a visit with a renewal"
+        for within in ("GenerateCSR", "ReplaceCertificate"):
+            now += timedelta(days=340)
+            dpu.bmc.faults.plan("mute", within=within)
+            with pytest.raises(Unreachable):
+                await dpu.run()
+            await renewed_again(dpu, now)
+
+
+async def renewed_again(dpu: Steps, now: datetime) -> None:
+    """Run attempts until one is not disturbed by what the last one left. The certificate lasts then."""
+    async with asyncio.timeout(EVENTUALLY_S):
+        while True:
+            with suppress(Unreachable):  # while the web server of the BMC restarts
+                facts = await dpu.run()
+                break
+    certificate = await served_certificate(dpu)
+    assert certificate.not_valid_after_utc > now + timedelta(days=300)
+    assert facts[ENDS_FACT] == f"{certificate.not_valid_after_utc:%Y-%m-%d}"
+
+
+async def test_a_certificate_of_a_ready_dpu_that_cannot_be_renewed_needs_a_person_in_time(tmp_path: Path) -> None:
+    async with steps() as dpu:
+        dpu.authority = authority(tmp_path / "ca")
+        await dpu.do(INITIALIZE_INTERFACE)
+        dpu.authority = BmcAuthority(dpu.authority.pem)
+        later = datetime.now(UTC) + timedelta(days=345)
+        dpu.now_ms = lambda: ms(later)
+        assert ENDS_FACT in await dpu.do(READY)
+        last = datetime.now(UTC) + timedelta(days=355)
+        dpu.now_ms = lambda: ms(last)
+        with pytest.raises(NeedsOperator, match=r"^certificate: that of .* ends on .*; the plane has no bmc_ca_key$"):
+            await dpu.do(READY)
+
+
+async def test_a_ready_dpu_with_a_pinned_certificate_is_left_alone() -> None:
+    async with steps() as dpu:
+        await dpu.do(INITIALIZE_INTERFACE)
+        first = await served_certificate(dpu)
+        assert ENDS_FACT not in dpu.dpu.facts
+        assert await dpu.do(READY) == {ENDS_FACT: ""}
+        assert await served_certificate(dpu) == first
 
 
 async def test_a_bmc_that_lost_its_certificate_of_the_authority_needs_a_person(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ BUGS = (
         "stale-attempt-accepted",
         "the result of any attempt counts",
         "I7",
-        lambda: patched((projections.zones.dpus.lifecycle, "_stale", _accepts_any_attempt)),
+        lambda: patched((projections.zones.dpus.lifecycle, "stale", _accepts_any_attempt)),
         SteppedScenario(1),
     ),
     Bug(

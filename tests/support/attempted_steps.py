@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from drivers.backends.bmc import TaskFailed
 from drivers.provisioning.attempts import Attempt, AttemptSuperseded, CallTiming, Executor
-from projections.zones.dpus.phases import STEPS
+from projections.zones.dpus.install_interfaces import step_of
 from projections.zones.rows import Dpu
 
 TASK_LENGTH_MAX = 253
@@ -57,7 +57,7 @@ class AttemptedSteps(ABC):
             self.dpu = replace(self.dpu, task=task, percent=percent)
             on_progress(task)
 
-        step, calls = STEPS[self.dpu.phase], asyncio.Semaphore(8)
+        step, calls = step_of(self.dpu.bmc_address, self.dpu.phase), asyncio.Semaphore(8)
         attempt = Attempt("d", self.dpu, step, check, thawed, report, calls, self.timing)
         try:
             facts = await self.installer().run(attempt)

@@ -25,7 +25,7 @@ from projections.fleet.fold import FleetFold
 from projections.fleet.state import FleetState
 from projections.fold_states import FoldStates
 from projections.zones.dpus.phases import CLUSTER, DEVICE, NODE, RELEASE
-from projections.zones.fold import ZonesFold
+from projections.zones.fold import ZonesFold, ZonesFold2
 from projections.zones.rows import Dpu
 from projections.zones.state import ZonesState
 from schemas.events import DpuRegistered, Envelope, Event, LifecycleRequested, NodesJoined, NodesLeft
@@ -104,7 +104,7 @@ class Plane:
     async def add(self, name: str) -> Replica:
         """Start a process that only folds zones and fleet, and acts as the test spawns it. It has folded the log."""
         store = self._disk_of(name)
-        folds: list[Fold[Any]] = [ZonesFold(), FleetFold(self.log.partition_count)]
+        folds: list[Fold[Any]] = [ZonesFold(), ZonesFold2(), FleetFold(self.log.partition_count)]
         replica = Replica(self.log, folds, store=store, name=name, now_ms=self.now_ms, rng=self.rng())
         self._begin(name, Life(replica, store, []))
         await replica.ready()

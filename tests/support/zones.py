@@ -294,7 +294,9 @@ def derived_of(state: ZonesState) -> object:
         for name, zone in index.zones.items()
     }
     actors = [state.join_actor_of(offset) for offset in state.outbox_offsets]
-    return dict(state.node_counts), state.outbox_offsets, actors, sorted(index.open), sorted(index.running), zones
+    visits = sorted(index.visits.all()), sorted(index.certificate_ends.items())
+    steps = sorted(index.open), sorted(index.running)
+    return dict(state.node_counts), state.outbox_offsets, actors, *steps, *visits, zones
 
 
 def reloaded(state: ZonesState) -> ZonesState:
@@ -324,7 +326,8 @@ def check_dpus(state: ZonesState) -> None:
     for name, dpu in state.dpus.rows.items():
         assert (dpu.zone, dpu.ordinal) not in ordinals
         ordinals.add((dpu.zone, dpu.ordinal))
-        assert (dpu.step_state == "idle") == (dpu.phase in (INITIALIZING, PENDING, READY, ERROR)), name
+        is_idle = dpu.phase in (INITIALIZING, PENDING, READY, ERROR)
+        assert (dpu.step_state == "idle") == is_idle or (dpu.phase, dpu.step_state) == (READY, "running"), name
         assert (dpu.step_state == "running") == (dpu.deadline_ms > 0) == (dpu.provisioner != ""), name
         assert dpu.phase not in (INITIALIZING, READY) or not dpu.effect, name
         assert (dpu.resume != "") == (dpu.phase in (PENDING, ERROR)), name

@@ -31,10 +31,10 @@ from deploy.settings.settings import Settings, load_settings
 from deploy.telemetry.logs import configure_logs
 from deploy.tls.authority import Authority
 from deploy.tls.dialing import dialing
-from drivers.redfish.certificates import AUTHORITY, FACT
 from drivers.simulators.redfish.bmcs import BmcOptions, RedfishBmcs, port_of
 from drivers.simulators.redfish.card import Durations
 from projections.fleet.tables.zone_table import table
+from projections.zones.dpus.certificates import AUTHORITY, CERTIFICATE_FACT
 
 DURATIONS = Durations(flash_s=1.5, boot_s=0.7, bmc_restart_s=1.0)
 """A BlueField-3 takes 10 minutes and 3 minutes."""
@@ -128,7 +128,7 @@ async def _summary(plane: Plane, scenario: DeviceScenario, bmcs: RedfishBmcs) ->
         image_bytes=bmcs.fetched_bytes,
         install_seconds=(timeline.last_ready_ms(names, first_ms, installed=f"{FIRST_IMAGE}/") - first_ms) / 1_000,
         os_versions=dict(Counter(row.facts.get("os_version", "unknown") for row in rows)),
-        certified=sum(row.facts.get(FACT) == AUTHORITY for row in rows),
+        certified=sum(row.facts.get(CERTIFICATE_FACT) == AUTHORITY for row in rows),
         chained=timeline.chained,
         reflashed=scenario.reflashed.name,
         equal=compared.equal,

@@ -162,6 +162,10 @@ ROLLOUTS = Gauge("dpuplane_rollouts", "Rollouts of DPUSets that have not ended: 
 STAGED = Gauge("dpuplane_staged_changes", "Staged changes of policies and of networks that have not ended.", ("phase",))
 DPU_CLUSTERS = Gauge("dpuplane_dpu_clusters", "DPUClusters: Ready, or NotReady if they do not answer.", ("phase",))
 STUCK = Gauge("dpuplane_stuck_dpus", "DPUs whose lifecycle needs an operator to continue.")
+DEVICE_CERTIFICATE_EXPIRY = Gauge(
+    "dpuplane_device_certificate_expiry_timestamp_seconds",
+    "Earliest day on which a certificate of a DPU's BMC or management service ends, in Unix time; 0 if none is known.",
+)
 
 # --- rule delivery to devices -----------------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ def collect(replica: Replica, survey: Survey | None) -> Iterator[Metric]:
     if ZONES in topics and survey is not None:
         yield catalog.NODES.family(survey.found.nodes)
         yield catalog.STUCK.family(survey.found.stuck)
+        yield catalog.DEVICE_CERTIFICATE_EXPIRY.family(survey.found.certificate_ends_ms / 1_000)
         dpus = catalog.DPUS.family()
         for phase in PHASES:
             dpus.add_metric([phase], survey.found.phases[phase])

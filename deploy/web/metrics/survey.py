@@ -29,10 +29,12 @@ SLICE_S = 0.003
 class SurveyResult:
     """The result of one walk. `missing_ms` maps each served zone to the append time of the oldest change that one of
     its connected DPUs lacks, or to 0 without such a change; `frozen` names the frozen served zones.
+    `certificate_ends_ms` is the earliest day on which a certificate of a device ends, 0 if none is known.
     """
 
     nodes: int = 0
     stuck: int = 0
+    certificate_ends_ms: int = 0
     phases: Counter[str] = field(default_factory=Counter)
     rollouts: Counter[str] = field(default_factory=Counter)
     clusters: Counter[bool] = field(default_factory=Counter)
@@ -77,6 +79,8 @@ class Survey:
             for partition in self._replica.partitions(ZONES):
                 state = self._states.zones_at(partition)
                 found.nodes += sum(state.node_counts.values())
+                ends_ms = min(state.dpu_index.certificate_ends, default=0)
+                found.certificate_ends_ms = min(filter(None, (ends_ms, found.certificate_ends_ms)), default=0)
                 for zone in list(state.dpu_index.zones.values()):
                     found.phases.update(zone.phases)
                     found.stuck += len(zone.stuck)

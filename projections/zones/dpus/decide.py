@@ -6,7 +6,7 @@ record admits the next DPUs of the queue.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from msgspec.structs import replace
@@ -15,7 +15,8 @@ from eventstore.folding.fold import DONE, Decision, Outcome, RecordMetadata, ref
 from eventstore.reasons import Fault, Reason
 from projections.attempt_limits import FAILURE_KINDS, AttemptsByFailure, in_force
 from projections.field_checks import MAX_AHEAD_MS, check_name, check_text, check_zone, is_printable, quoted
-from projections.zones.dpus.lifecycle import REQUESTS, Trigger, transition
+from projections.zones.dpus import lifecycle
+from projections.zones.dpus.lifecycle import REQUESTS, TransitionResult, Trigger
 from projections.zones.dpus.phases import PENDING
 from projections.zones.dpus.registration import Registration, limit_fault, registered
 from projections.zones.dpus.rollout import DpuChange, InstallAdmission, admit, limits_of, queue_place
@@ -45,6 +46,9 @@ _MAX_FACTS = 16
 
 StepEvent: TypeAlias = StepStarted | StepProgressed | StepSucceeded | StepFailed
 
+Transition: TypeAlias = Callable[[str, Dpu, Trigger], TransitionResult]
+"""The transitions of a fold version: those of the lifecycle, or with renewals of certificates."""
+
 
 def register(state: ZonesState, event: DpuRegistered, at: RecordMetadata) -> Decision:
     fault = _fault_of_registration(event)
@@ -69,10 +73,13 @@ def register(state: ZonesState, event: DpuRegistered, at: RecordMetadata) -> Dec
     row = replace(old, node=event.node, bmc_address=event.bmc_address, serial=old.serial or event.serial)
     if event.serial in ("", row.serial):
         return _decide(state, event.dpu, old, row, at)
-    return _decide(state, event.dpu, old, transition(event.dpu, row, Trigger("swapped", at, serial=event.serial)), at)
+    swapped = Trigger("swapped", at, serial=event.serial)
+    return _decide(state, event.dpu, old, lifecycle.transition(event.dpu, row, swapped), at)
 
 
-def request(state: ZonesState, event: LifecycleRequested, at: RecordMetadata) -> Decision:
+def request(
+    state: ZonesState, event: LifecycleRequested, at: RecordMetadata, transition: Transition = lifecycle.transition
+) -> Decision:
     if event.request not in REQUESTS:
         return refusal(f"request: {quoted(event.request)} must be one of {', '.join(REQUESTS)}")
     fault = check_text("image", event.image)
@@ -86,7 +93,9 @@ def request(state: ZonesState, event: LifecycleRequested, at: RecordMetadata) ->
     return _decide(state, event.dpu, row, transition(event.dpu, row, Trigger(event.request, at, image=event.image)), at)
 
 
-def apply_step_event(state: ZonesState, event: StepEvent, at: RecordMetadata) -> Decision:
+def apply_step_event(
+    state: ZonesState, event: StepEvent, at: RecordMetadata, transition: Transition = lifecycle.transition
+) -> Decision:
     row = _find(state, event.zone, event.dpu)
     if isinstance(row, str):
         return refusal(row)
@@ -100,7 +109,9 @@ def apply_step_event(state: ZonesState, event: StepEvent, at: RecordMetadata) ->
     return _decide(state, event.dpu, row, transition(event.dpu, row, trigger), at)
 
 
-def expire(state: ZonesState, event: DeadlinePassed, at: RecordMetadata) -> Decision:
+def expire(
+    state: ZonesState, event: DeadlinePassed, at: RecordMetadata, transition: Transition = lifecycle.transition
+) -> Decision:
     """End an attempt at its deadline, if the append time of the record has reached the deadline."""
     name = event.envelope.subject
     row = state.dpus.rows.get(name)

@@ -6,6 +6,7 @@ their nodes are already out of service. DPUs are in the order in which they beca
 
 from __future__ import annotations
 
+from projections.zones.dpus.certificates import Visits, end_ms
 from projections.zones.dpus.phases import ERROR, INSTALLING, PENDING
 from projections.zones.rows import Dpu
 
@@ -33,7 +34,8 @@ class ZoneDpus:
 
 
 class DpuIndex:
-    """The DPUs of all zones of the partition, and the DPUs with an open or running step, in no particular order.
+    """The DPUs of all zones of the partition, and the DPUs with an open or running step, in no particular order; the
+    visits to the devices of Ready DPUs, and the number of certificates of devices by the day on which they end.
 
     `registrations` is replaced by a new object whenever a DPU gets or loses an ordinal.
     """
@@ -43,6 +45,8 @@ class DpuIndex:
         self.zones: dict[str, ZoneDpus] = {}
         self.open: dict[str, None] = {}
         self.running: dict[str, None] = {}
+        self.visits = Visits()
+        self.certificate_ends: dict[int, int] = {}
 
     def zone(self, zone: str) -> ZoneDpus:
         """The index of a zone; a new empty one, which is not stored, if it has no DPU."""
@@ -79,6 +83,9 @@ class DpuIndex:
             self.open[name] = None
         elif dpu.step_state == "running":
             self.running[name] = None
+        self.visits.add(name, dpu)
+        if (ends_ms := end_ms(dpu)) is not None:
+            self.certificate_ends[ends_ms] = self.certificate_ends.get(ends_ms, 0) + 1
 
     def _discard(self, name: str, dpu: Dpu, stays: bool) -> None:
         zone = self.zones[dpu.zone]
@@ -98,6 +105,11 @@ class DpuIndex:
             del (zone.retry_queue if dpu.effect else zone.queue)[name]
         self.open.pop(name, None)
         self.running.pop(name, None)
+        self.visits.discard(name, dpu)
+        if (ends_ms := end_ms(dpu)) is not None:
+            self.certificate_ends[ends_ms] -= 1
+            if not self.certificate_ends[ends_ms]:
+                del self.certificate_ends[ends_ms]
         if not zone.names:
             del self.zones[dpu.zone]
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from projections.field_checks import check_text, quoted
-from projections.zones.dpus.phases import DEVICE, HOST_NETWORK, PROVISIONING, STEPS, Step
+from projections.zones.dpus.phases import DEVICE, HOST_NETWORK, PROVISIONING, READY, RENEWAL, STEPS, Step
 
 _REST = re.compile(r"[^\s/]\S*")
 
@@ -19,19 +19,21 @@ _REST = re.compile(r"[^\s/]\S*")
 class InstallInterface(NamedTuple):
     """The form of an address after its scheme and a colon, and the steps by phase.
 
-    `steps` may lack phases of STEPS, but always has Node Effect, Node Effect Removal and Deleting.
+    `steps` may lack phases of STEPS, but always has Node Effect, Node Effect Removal and Deleting. With `renews`, the
+    certificates of Ready DPUs are renewed.
     """
 
     rest: str
     steps: Mapping[str, Step] = STEPS
+    renews: bool = False
 
 
 _NETWORK_ON_DEVICE = {HOST_NETWORK: STEPS[HOST_NETWORK]._replace(executor=DEVICE)}
 """A simulated device plays the network of its host, so this step belongs to the process that has the device."""
 
 INTERFACES: Mapping[str, InstallInterface] = {
-    "gnoi": InstallInterface("//HOST:PORT"),
-    "redfish": InstallInterface("//HOST:PORT"),
+    "gnoi": InstallInterface("//HOST:PORT", renews=True),
+    "redfish": InstallInterface("//HOST:PORT", renews=True),
     "rshim": InstallInterface("NAMESPACE/HOST"),
     "simulated": InstallInterface("NAME", {**STEPS, **_NETWORK_ON_DEVICE}),
 }
@@ -44,6 +46,8 @@ _NO_INTERFACE = InstallInterface("")
 def step_of(bmc_address: str, phase: str) -> Step:
     """The step of a DPU in this phase. If the address was replaced during the step, the new interface may lack the
     phase; the step then comes from STEPS."""
+    if phase == READY:
+        return RENEWAL
     return _interface(bmc_address).steps.get(phase) or STEPS[phase]
 
 
@@ -52,6 +56,11 @@ def phase_after(bmc_address: str, phase: str) -> str:
     before Node Effect Removal."""
     steps = _interface(bmc_address).steps
     return next(later for later in PROVISIONING[PROVISIONING.index(phase) + 1 :] if later in steps)
+
+
+def has_renewals(bmc_address: str) -> bool:
+    """Whether the device at this address has a certificate that is renewed while its DPU is Ready."""
+    return _interface(bmc_address).renews
 
 
 def address_forms() -> str:

@@ -180,7 +180,7 @@ def _forget(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
 # --- step events ------------------------------------------------------------------------------------------------------
 
 
-def _start(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
+def start(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
     if row.step_state == "running":
         reason = (
             f"attempt: {trigger.attempt} of dpu {name!r} must wait for attempt {row.attempt} of {row.provisioner!a}"
@@ -207,13 +207,12 @@ def _start(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
 
 
 def _progress(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
-    return _stale(name, row, trigger) or replace(row, task=trigger.task, percent=trigger.percent)
+    return stale(name, row, trigger) or replace(row, task=trigger.task, percent=trigger.percent)
 
 
 def _succeed(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
-    stale = _stale(name, row, trigger)
-    if stale is not None:
-        return stale
+    if (fault := stale(name, row, trigger)) is not None:
+        return fault
     serial = trigger.facts.get("serial") or row.serial
     if row.serial not in ("", serial) and row.phase != DELETING:
         return _swap(name, row, trigger._replace(serial=serial))
@@ -225,9 +224,8 @@ def _succeed(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
 
 
 def _fail(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
-    stale = _stale(name, row, trigger)
-    if stale is not None:
-        return stale
+    if (fault := stale(name, row, trigger)) is not None:
+        return fault
     failed = row.failed._replace(**{trigger.kind: getattr(row.failed, trigger.kind) + 1})
     failures = getattr(failed, trigger.kind)
     row = replace(row, failures=row.failures + 1, failed=failed)
@@ -242,9 +240,8 @@ def _fail(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
 
 def _lose(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
     """The provisioner is gone. This is no evidence about the device, so the next attempt may begin at once."""
-    stale = _stale(name, row, trigger)
-    if stale is not None:
-        return stale
+    if (fault := stale(name, row, trigger)) is not None:
+        return fault
     return (
         _error(row, row.phase, trigger)
         if row.phase_attempts >= _attempts_max(trigger)
@@ -270,7 +267,7 @@ def _swap(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
 # --- parts of them ----------------------------------------------------------------------------------------------------
 
 
-def _stale(name: str, row: Dpu, trigger: Trigger) -> str | None:
+def stale(name: str, row: Dpu, trigger: Trigger) -> str | None:
     if row.step_state == "running" and trigger.attempt == row.attempt:
         return None
     reason = f"attempt: {trigger.attempt} of dpu {name!r} has ended"
@@ -341,7 +338,7 @@ TRANSITIONS: Mapping[tuple[str, str], Action] = {
     **_rows("skip", (PROVISIONING, _skip), ((ERROR,), _skip_failed), ((DELETING,), _forget)),
     **_rows("abort", ((PENDING,), _withdraw), ((*_WORK, ERROR), _unwind)),
     **_rows("delete", ((INITIALIZING, PENDING, *PROVISIONING, READY, ERROR), _delete), ((DELETING,), _stay)),
-    **_rows("started", (_WORK, _start)),
+    **_rows("started", (_WORK, start)),
     **_rows("progressed", (_WORK, _progress)),
     **_rows("succeeded", (_WORK, _succeed)),
     **_rows("failed", (_WORK, _fail)),

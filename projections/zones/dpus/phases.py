@@ -66,6 +66,9 @@ STEPS: Mapping[str, Step] = {
 }
 """All steps, in the order of a provisioning. The row of the DPU is deleted at the end of the Deleting step."""
 
+RENEWAL = Step("renew-certificate", DEVICE, 10 * _MINUTE_MS)
+"""The step of a Ready DPU, which stays Ready: a visit to its device, whose certificate is renewed (certificates.py)."""
+
 STEP_NAMES = tuple(step.name for step in STEPS.values())
 
 PHASES = (INITIALIZING, PENDING, *STEPS, READY, ERROR)

@@ -15,7 +15,7 @@ from drivers.gnoi.installer import GnoiInstaller
 from drivers.gnoi.renewal import CertificateRenewal
 from drivers.images.deliveries import Delivery, configuration_file
 from drivers.provisioning.attempts import Attempt, AttemptSuperseded, CallTiming
-from projections.zones.dpus.phases import STEPS
+from projections.zones.dpus.install_interfaces import step_of
 from projections.zones.rows import Dpu
 from tests.support.gnoi.packages import package
 from tests.support.gnoi.service import SERIAL, Service
@@ -38,6 +38,8 @@ class GnoiSteps:
         self.content = package(IMAGE)
         self.configuration = b"bf.cfg with a secret"
         self.sent_bytes = 0
+        self.renews = True
+        """Whether the plane has the key of the authority."""
         self.timing = TIMING
         self.calls = CALLS
         self.credentials: CredentialsOf = IssuedCredentials(service.identity.trust, now_ms)
@@ -91,9 +93,10 @@ class GnoiSteps:
             self.dpu = replace(self.dpu, task=task, percent=percent)
             self.on_progress(task)
 
-        step, calls = STEPS[self.dpu.phase], asyncio.Semaphore(8)
+        step, calls = step_of(self.dpu.bmc_address, self.dpu.phase), asyncio.Semaphore(8)
         attempt = Attempt("d", self.dpu, step, check, thawed, report, calls, self.calls)
-        renewal = CertificateRenewal(self.service.identity.trust, self.credentials, now_ms)
+        authority = self.service.identity.trust if self.renews else None
+        renewal = CertificateRenewal(authority, self.credentials, now_ms)
         installer = GnoiInstaller(self.credentials, self._delivery, asyncio.Semaphore(4), self.timing, renewal)
         try:
             facts = await installer.run(attempt)

@@ -25,6 +25,7 @@ from schemas.events import (
     ZoneLimitsSet,
 )
 from tests.support.pinned.zone_networks import malformed_networks, shared_networks
+from tests.support.pinned.zone_visits import some_visits, visits
 from tests.support.zones import START_MS, ZONE, DeliveredZones, internal_envelope, nodes_joined, packed6
 
 NET = 10 << 24
@@ -51,6 +52,8 @@ def records() -> list[Record]:
     _some_wants(log, rng)
     malformed_networks(log)
     shared_networks(log)
+    visits(log)
+    some_visits(log, rng)
     return log.delivered.records
 
 
