@@ -68,10 +68,13 @@ class SwitchError(NamedTuple):
     code: int
 
     def __str__(self) -> str:
+        if self == _TABLE_FULL:
+            return "the table of the switch is full (flow_limit of the bridge)"
         name = _ERRORS.get(self.type, f"of type {self.type}")
         return f"the switch refused with the error {name}, code {self.code}"
 
 
+_TABLE_FULL = SwitchError(5, 1)
 _ERRORS = {
     1: "bad request",
     2: "bad action",

@@ -66,4 +66,5 @@ def test_a_switch_offers_a_version_in_its_bitmap_or_by_its_header() -> None:
 
 def test_an_error_is_a_sentence() -> None:
     assert str(of.error(struct.pack("!HH", 5, 6))) == "the switch refused with the error flow mod failed, code 6"
+    assert str(of.error(struct.pack("!HH", 5, 1))) == "the table of the switch is full (flow_limit of the bridge)"
     assert str(of.error(struct.pack("!HH", 99, 1))) == "the switch refused with the error of type 99, code 1"
