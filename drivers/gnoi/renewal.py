@@ -47,10 +47,10 @@ class _Presented(NamedTuple):
 
 
 class CertificateRenewal:
-    """Renews certificates of management services. Without an authority that has its key, it only reads them."""
+    """Renews certificates of management services. Without the key of the authority, it only reads them."""
 
     def __init__(self, authority: BmcAuthority | None, credentials: CredentialsOf, now_ms: Callable[[], int]) -> None:
-        self._authority = authority if authority is not None and authority.signs else None
+        self._authority = authority
         self._credentials = credentials
         self._now_ms = now_ms
 
@@ -59,42 +59,46 @@ class CertificateRenewal:
         certificate = await self._renewed(attempt, client)
         if certificate is not None:
             return {CERTIFICATE_FACT: AUTHORITY, ENDS_FACT: day_of(certificate.not_valid_after_utc)}
-        return self._facts_of_others(attempt, await self._presented(attempt, client))
+        try:
+            found = await self._trusted(attempt, client)
+        except Unreachable:  # before TLS 1.3, a connection without a client certificate fails in the handshake
+            return {}
+        return {} if found is None else _facts_of_others(attempt, found)
 
     async def visit(self, attempt: Attempt, client: GnoiClient) -> dict[str, str]:
         """Do the same for a Ready DPU. Raises NeedsOperator if the device still has a certificate that ends soon, after
         half of the time in which it is to be renewed."""
         facts = await self.run(attempt, client)
-        certificate = await self._presented(attempt, client)
+        certificate = await self._trusted(attempt, client)
+        if certificate is None:
+            raise TaskFailed(f"certificate: {client.host} presented one that is not of bmc_ca, or does not name it")
         left = certificate.not_valid_after_utc - utc(self._now_ms())
         if left < renewed_within(certificate) / 2:
-            why = "the plane has no bmc_ca_key" if self._authority is None else "its service keeps it"
+            signs = self._authority is not None and self._authority.signs
+            why = "its service keeps it" if signs else "the plane has no bmc_ca_key"
             day = day_of(certificate.not_valid_after_utc)
             raise NeedsOperator(f"certificate: that of {client.host} ends on {day}, and was not renewed: {why}")
         return facts
 
     async def _renewed(self, attempt: Attempt, client: GnoiClient) -> x509.Certificate | None:
         """The certificate of the device, renewed if it was time; None if the plane is not to renew it."""
-        if self._authority is None:
+        if self._authority is None or not self._authority.signs:
             return None
         presented = await self._read(attempt, client, self._authority)
         if presented is None or not is_due(presented.certificate, utc(self._now_ms())):
             return presented and presented.certificate
         return await self._rotated(attempt, client, self._authority, presented)
 
-    async def _presented(self, attempt: Attempt, client: GnoiClient) -> x509.Certificate:
+    async def _trusted(self, attempt: Attempt, client: GnoiClient) -> x509.Certificate | None:
+        """The certificate that the device presents; None if it is not one of the authority for this device. The
+        connection that shows it is not verified, unlike those of all other calls."""
         found = await attempt.call(partial(peer_certificate, client.host), alters=False)
         try:
-            return x509.load_der_x509_certificate(found)
-        except ValueError as error:
-            raise TaskFailed(f"certificate: that of {client.host} cannot be read: {error}") from error
-
-    def _facts_of_others(self, attempt: Attempt, certificate: x509.Certificate) -> dict[str, str]:
-        """The facts about a certificate that another program renews. An end that was reported is withdrawn if there is
-        none to report."""
-        if certificate.not_valid_after_utc - certificate.not_valid_before_utc >= WATCHED:
-            return {ENDS_FACT: day_of(certificate.not_valid_after_utc)}
-        return {ENDS_FACT: ""} if attempt.dpu.facts.get(ENDS_FACT) else {}
+            certificate = x509.load_der_x509_certificate(found)
+        except ValueError:
+            return None
+        is_own = self._authority is not None and _is_own(self._authority, client.host, certificate)
+        return certificate if is_own else None
 
     async def _read(self, attempt: Attempt, client: GnoiClient, authority: BmcAuthority) -> _Presented | None:
         """The certificate that the device presents; None if the plane is not to renew it."""
@@ -162,8 +166,20 @@ def _own(authority: BmcAuthority, host: str, offered: Mapping[str, bytes]) -> It
             certificate = x509.load_pem_x509_certificate(pem)
         except ValueError:
             continue
-        if authority.has_issued(certificate) and names_host(certificate, host):
+        if _is_own(authority, host, certificate):
             yield name, certificate
+
+
+def _is_own(authority: BmcAuthority, host: str, certificate: x509.Certificate) -> bool:
+    return authority.has_issued(certificate) and names_host(certificate, host)
+
+
+def _facts_of_others(attempt: Attempt, certificate: x509.Certificate) -> dict[str, str]:
+    """The facts about a certificate that another program renews. An end that was reported is withdrawn if there is none
+    to report."""
+    if certificate.not_valid_after_utc - certificate.not_valid_before_utc >= WATCHED:
+        return {ENDS_FACT: day_of(certificate.not_valid_after_utc)}
+    return {ENDS_FACT: ""} if attempt.dpu.facts.get(ENDS_FACT) else {}
 
 
 async def _presented(attempt: Attempt, host: str) -> bytes:

@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import msgspec
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 from msgspec.structs import replace
 
 from drivers.backends.bmc import NeedsOperator, TaskFailed, Unreachable
@@ -23,7 +25,7 @@ from projections.zones.dpus.certificates import AUTHORITY, CERTIFICATE_FACT, END
 from projections.zones.dpus.phases import INITIALIZE_INTERFACE, OS_INSTALLING, READY
 from schemas.openconfig import cert_pb2
 from tests.support.eventually import EVENTUALLY_S
-from tests.support.gnoi.service import DAY, HOST, Identity, Service, served
+from tests.support.gnoi.service import DAY, HOST, Identity, Service, identity_in, served
 from tests.support.gnoi.steps import GnoiSteps
 
 HOUR = timedelta(hours=1)
@@ -220,4 +222,35 @@ async def test_the_end_of_a_certificate_that_the_plane_cannot_renew_is_reported_
 async def test_an_expired_certificate_needs_a_person(steps: GnoiSteps) -> None:
     steps.service.identity.serve(now=datetime.now(UTC) - 25 * HOUR, valid=24 * HOUR)
     with pytest.raises(NeedsOperator, match=r"^certificate: that of .* is not accepted: CERTIFICATE_VERIFY_FAILED"):
+        await steps.do(READY)
+
+
+async def test_a_service_that_shows_its_certificate_only_to_clients_with_one_is_driven_all_the_same(
+    gnoi_identity: Identity,
+) -> None:
+    """Before TLS 1.3 a connection without a client certificate ends in the handshake."""
+    async with served(gnoi_identity, tls12=True) as service:
+        with pytest.raises(Unreachable):
+            await presented(service)
+        steps = GnoiSteps(service)
+        steps.renews = False
+        facts = await steps.do(INITIALIZE_INTERFACE)
+        assert facts["serial"] and ENDS_FACT not in facts
+
+
+async def test_a_certificate_of_another_authority_is_no_fact_and_fails_a_visit(
+    steps: GnoiSteps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection that shows the certificate is not verified: a man in the middle may present one without end."""
+    other = identity_in(tmp_path)
+    other.serve(valid=90 * DAY)
+    pem = x509.load_pem_x509_certificate(other.served.cert.read_bytes())
+
+    async def in_between(host: str) -> bytes:
+        return pem.public_bytes(Encoding.DER)
+
+    monkeypatch.setattr(renewal, "peer_certificate", in_between)
+    steps.renews = False
+    assert ENDS_FACT not in await steps.do(INITIALIZE_INTERFACE)
+    with pytest.raises(TaskFailed, match=r"^certificate: .* presented one that is not of bmc_ca"):
         await steps.do(READY)

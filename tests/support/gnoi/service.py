@@ -48,6 +48,11 @@ class Identity(NamedTuple):
         folder = self.authority.folder
         return BmcAuthority((folder / "ca.pem").read_bytes(), (folder / "ca.key").read_bytes())
 
+    @property
+    def trust_without_key(self) -> BmcAuthority:
+        """The authority as a process has it that cannot sign."""
+        return BmcAuthority((self.authority.folder / "ca.pem").read_bytes())
+
     def serve(self, host: str = HOST, *, valid: timedelta = DAY, now: datetime | None = None) -> None:
         """Give the service another certificate."""
         self.authority.issue(Principal(PLANE, "dms"), hosts=[host], now=now or datetime.now(UTC), valid=valid)
@@ -91,8 +96,9 @@ def identity_in(folder: Path) -> Identity:
 
 
 @asynccontextmanager
-async def served(identity: Identity, *, reboot: str = "200ms") -> AsyncIterator[Service]:
-    """The peer with this certificate, and the duration of its reboots. It ends with the context."""
+async def served(identity: Identity, *, reboot: str = "200ms", tls12: bool = False) -> AsyncIterator[Service]:
+    """The peer with this certificate, and the duration of its reboots. With `tls12` it speaks no later version of TLS.
+    It ends with the context."""
     child = await asyncio.create_subprocess_exec(
         str(program("gnoi-peer")),
         f"-cert={identity.served.cert}",
@@ -100,6 +106,7 @@ async def served(identity: Identity, *, reboot: str = "200ms") -> AsyncIterator[
         f"-ca={identity.authority.cert}",
         f"-serial={SERIAL}",
         f"-reboot={reboot}",
+        f"-tls12={tls12}",
         env=os.environ | {"GRPC_GO_LOG_SEVERITY_LEVEL": "error"},
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,

@@ -95,7 +95,8 @@ class GnoiSteps:
 
         step, calls = step_of(self.dpu.bmc_address, self.dpu.phase), asyncio.Semaphore(8)
         attempt = Attempt("d", self.dpu, step, check, thawed, report, calls, self.calls)
-        authority = self.service.identity.trust if self.renews else None
+        identity = self.service.identity
+        authority = identity.trust if self.renews else identity.trust_without_key
         renewal = CertificateRenewal(authority, self.credentials, now_ms)
         installer = GnoiInstaller(self.credentials, self._delivery, asyncio.Semaphore(4), self.timing, renewal)
         try:

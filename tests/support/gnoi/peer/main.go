@@ -36,6 +36,7 @@ var (
 	ca      = flag.String("ca", "", "PEM file: authority of clients")
 	serial  = flag.String("serial", "", "serial number of the card")
 	reboot  = flag.Duration("reboot", 200*time.Millisecond, "duration of a reboot")
+	tls12   = flag.Bool("tls12", false, "speak no later version of TLS than 1.2")
 )
 
 func main() {
@@ -77,7 +78,12 @@ func tlsConfig(store *certificates) *tls.Config {
 	check(err)
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(trusted)
+	latest := uint16(tls.VersionTLS13)
+	if *tls12 {
+		latest = tls.VersionTLS12
+	}
 	return &tls.Config{
+		MaxVersion: latest,
 		ClientAuth: tls.RequireAndVerifyClientCert,
 		ClientCAs:  pool,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
