@@ -20,6 +20,8 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
+from functools import cache
+from itertools import islice
 from random import Random
 from typing import Any, NamedTuple, TypeAlias
 
@@ -27,6 +29,7 @@ from drivers.backends.bmc import SessionEnded, TaskFailed, without_tokens
 from drivers.fold_upgrades import FoldUpgrades
 from drivers.internal_events import InternalEvents
 from drivers.provisioning.attempts import Attempt, AttemptSuperseded, CallTiming, Executor
+from drivers.provisioning.early_visits import EarlyVisits
 from eventstore.errors import FatalError, PermanentError, TransientError
 from eventstore.ids import internal_envelope
 from eventstore.log import FLEET_0, ZONES, Partition
@@ -53,6 +56,9 @@ class ProvisionerSettings(NamedTuple):
     """Maximum number of concurrent attempts in this process; most of them wait for a device."""
     visits_at_once: int = 16
     """Maximum number of concurrent visits to the devices of Ready DPUs in this process. They have days."""
+    visits_examined: int = 500
+    """Maximum number of due visits that one check of a partition looks at. A zone that stays frozen for months has tens
+    of thousands."""
     calls_at_once: int = 64
     """Maximum number of concurrent calls to devices in this process. A call that takes longer than `calls.prompt_s` no
     longer counts."""
@@ -71,7 +77,7 @@ class ProvisionerSettings(NamedTuple):
     visit_check_s: float = 3_600.0
     """Longest time until the times of visits are compared with the clock again, which may have been set."""
     upgrade_s: float = 60.0
-    """Wait for other replicas to be upgraded to the rules of visits."""
+    """Wait until the upgrade of a partition to the rules of visits is tried again."""
     calls: CallTiming = CallTiming()
 
 
@@ -132,7 +138,10 @@ class Provisioner:
         self._settings = settings
         self.internal_events = InternalEvents(replica, ranks, role)
         self._upgrades = FoldUpgrades(replica, ranks, self.internal_events)
+        self._upgrading: set[Partition] = set()
         self._visits = 0
+        self._early_visits = EarlyVisits()
+        self._examined: dict[Partition, int] = {}
         self._calls = asyncio.Semaphore(settings.calls_at_once)
         self._actor = f"{replica.name}#{now_ms():x}{rng.getrandbits(16):04x}"
         self._busy: dict[Partition, set[str]] = {partition: set() for partition in replica.partitions(ZONES)}
@@ -187,24 +196,45 @@ class Provisioner:
         return min(waits, default=None)
 
     def _start_visits(self, partition: Partition, tasks: asyncio.TaskGroup, now_ms: int) -> list[float]:
-        """Start visits to the devices of Ready DPUs. Returns the longest times until the next check, in seconds."""
+        """Start visits to the devices of Ready DPUs. Returns the longest times until the next check, in seconds.
+
+        A check continues after the visits that the last one looked at, so that those which cannot begin, as in a frozen
+        zone, keep no others waiting.
+        """
         state, settings, waits = self._states.zones_at(partition), self._settings, []
-        next_ms = state.dpu_index.visits.next_ms(now_ms)
+        visits, is_frozen = state.dpu_index.visits, cache(self._states.fleet.is_frozen)
+        next_ms = visits.next_ms(now_ms)
         if next_ms is not None:
             waits.append(min((next_ms - now_ms) / 1_000, settings.visit_check_s))
-        for name in state.dpu_index.visits.due(now_ms):
+        now_s = asyncio.get_running_loop().time()
+        first = examined = self._examined.get(partition, 0)
+        for name in islice(visits.due(now_ms), first, first + settings.visits_examined):
+            if self._visits >= settings.visits_at_once or self.under_way >= settings.attempts_at_once:
+                return [*waits, settings.idle_check_s]
+            examined += 1
             step = _Step(partition, name, state.dpus.rows[name])
             if name in self._busy[partition]:
                 continue
-            if not self._accepts(name, step.dpu) or self._is_frozen(step):
+            if not self._accepts(name, step.dpu) or is_frozen(step.dpu.zone):
                 waits.append(settings.idle_check_s)
-                continue
-            if self._visits >= settings.visits_at_once or self.under_way >= settings.attempts_at_once:
-                waits.append(settings.idle_check_s)
-                break
-            self._visits += 1
-            self._begin(tasks, step, self._visit)
-        return waits
+            elif left_s := self._early_visits.left_s(partition, name, step.dpu, now_s):
+                waits.append(left_s)
+            elif self._replica.folded(partition).version < ZonesFold2.version:
+                self._begin_upgrade(step, tasks)
+                return [*waits, settings.upgrade_s]
+            else:
+                self._visits += 1
+                self._begin(tasks, step, self._visit)
+        is_last = examined < first + settings.visits_examined
+        self._examined[partition] = 0 if is_last else examined
+        return waits if is_last and not first else [*waits, settings.idle_check_s]
+
+    def _begin_upgrade(self, step: _Step, tasks: asyncio.TaskGroup) -> None:
+        """Upgrade the partition to the rules of this visit, unless a task does so already. Visits to DPUs of other
+        partitions do not wait for it."""
+        if step.partition not in self._upgrading:
+            self._upgrading.add(step.partition)
+            tasks.create_task(self._upgrade(step))
 
     def _work_on_running(self, step: _Step) -> _Work | None:
         """The work for a running attempt that no task here executes."""
@@ -239,18 +269,28 @@ class Provisioner:
     # -- one attempt
 
     async def _visit(self, step: _Step) -> None:
-        """Take the step of a Ready DPU, once the partition has the rules for it."""
+        """Take the step of a Ready DPU."""
         try:
-            if self._replica.folded(step.partition).version < ZonesFold2.version:
-                event = FoldVersionUpgraded(self._envelope(step), ZonesFold2.version)
-                if await self._is_anothers(step) or not await self._upgrades.ensure(step.partition, event, _VISITS):
-                    await self._replica.fold_waits.wait_for(
-                        lambda: self._moved(step), step.partition, timeout_s=self._settings.upgrade_s
-                    )
-                    return
             await self._take(step)
         finally:
             self._visits -= 1
+
+    async def _upgrade(self, step: _Step) -> None:
+        """Upgrade the partition of a step to the rules of visits. If it cannot be upgraded yet, wait a while."""
+        partition = step.partition
+
+        def has_rules() -> bool:
+            return self._replica.folded(partition).version >= ZonesFold2.version
+
+        try:
+            event = FoldVersionUpgraded(self._envelope(step), ZonesFold2.version)
+            if await self.internal_events.wait_for_turn(step.name, partition, has_rules):
+                return
+            if not await self._upgrades.ensure(partition, event, _VISITS):
+                await self._replica.fold_waits.wait_for(has_rules, partition, timeout_s=self._settings.upgrade_s)
+        finally:
+            self._upgrading.discard(partition)
+            self._replica.fold_waits.wake(partition)
 
     async def _take(self, step: _Step) -> None:
         """Append StepStarted for the next attempt, and execute it if the fold names this actor."""
@@ -260,6 +300,10 @@ class Provisioner:
         event = StepStarted(self._envelope(step), step.dpu.zone, step.name, step.dpu.phase, number, self._actor)
         self._taken_s[step.partition, step.name] = asyncio.get_running_loop().time()
         if not await self._append(step, event):
+            log_ms, now_s = self._replica.folded(step.partition).time_ms, asyncio.get_running_loop().time()
+            self._early_visits.refused(
+                step.partition, step.name, step.dpu, log_ms=log_ms, now_s=now_s, longest_s=self._settings.visit_check_s
+            )
             await self._back_off()
             return
         now = self._now(step)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 import pytest
@@ -13,7 +13,7 @@ from deploy.web.metrics.catalog import DEVICE_CERTIFICATE_EXPIRY
 from deploy.web.metrics.survey import Survey
 from drivers.backends.bmc import Unreachable
 from drivers.provisioning.attempts import Attempt
-from drivers.provisioning.provisioner import Provisioner, ProvisionerSettings
+from drivers.provisioning.provisioner import Accepts, Provisioner, ProvisionerSettings
 from eventstore.log import FLEET_0
 from projections.zones.dpus.certificates import (
     AUTHORITY,
@@ -27,6 +27,7 @@ from projections.zones.dpus.certificates import (
 from projections.zones.dpus.index import is_stuck
 from projections.zones.dpus.phases import CLUSTER, DEVICE, NODE, READY, RELEASE
 from projections.zones.fold import ZonesFold2
+from projections.zones.rows import Dpu
 from schemas.events import FoldVersionUpgraded, StepFailed, StepStarted, StepSucceeded, WritesFrozen, WritesThawed
 from tests.support.memory_plane import Plane, plane
 from tests.unit.test_metric_values import values_of
@@ -75,19 +76,38 @@ class Devices:
         return {CERTIFICATE_FACT: AUTHORITY, ENDS_FACT: f"{end:%Y-%m-%d}"}
 
 
-def provisioner(made: Plane, name: str, devices: Devices) -> Provisioner:
-    executors = dict.fromkeys((DEVICE, NODE, CLUSTER, RELEASE), devices)
-    ranks = made.ranks(name)
-    found = Provisioner(made.replicas[name], ranks, executors, now_ms=made.now_ms, rng=made.rng())
+def accept_all(dpu: str, row: Dpu) -> bool:
+    return True
+
+
+def provisioner(
+    made: Plane,
+    name: str,
+    devices: Devices,
+    *,
+    ahead_ms: Callable[[], int] = lambda: 0,
+    settings: ProvisionerSettings | None = None,
+    accepts: Accepts = accept_all,
+) -> Provisioner:
+    """A provisioner whose clock is ahead of the log's by `ahead_ms`."""
+    found = Provisioner(
+        made.replicas[name],
+        made.ranks(name),
+        dict.fromkeys((DEVICE, NODE, CLUSTER, RELEASE), devices),
+        now_ms=lambda: made.now_ms() + ahead_ms(),
+        rng=made.rng(),
+        settings=settings or ProvisionerSettings(),
+        accepts=accepts,
+    )
     made.spawn(name, found.run())
     return found
 
 
-async def installed(made: Plane, *names: str) -> None:
+async def installed(made: Plane, *names: str, zone: str = "z1") -> None:
     for name in names:
-        await made.register(name, scheme="redfish")
-        await made.request(name, "provision", "image-1")
-    await made.until(lambda: all(made.dpu(name).phase == READY for name in names), timeout_s=600)
+        await made.register(name, scheme="redfish", zone=zone)
+        await made.request(name, "provision", "image-1", zone=zone)
+    await made.until(lambda: all(made.dpu(name, zone).phase == READY for name in names), timeout_s=600)
 
 
 async def later(made: Plane, by_ms: int) -> None:
@@ -159,6 +179,88 @@ async def test_a_visit_waits_until_every_replica_has_its_rules(monkeypatch: pyte
         await made.until(lambda: made.dpu("d").installed == "image-2" and made.dpu("d").phase == READY, timeout_s=30)
         supported = True
         await made.until(lambda: devices.visited == ["d"], timeout_s=120)
+
+
+async def test_a_partition_that_cannot_be_upgraded_keeps_no_visits_of_others_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with plane() as made:
+        await made.add("p1")
+        ranks = made.ranks("p1")
+        monkeypatch.setattr(ranks, "all_support", lambda topic, version: False)
+        monkeypatch.setattr(made, "ranks", lambda name: ranks)
+        other = next(f"y{number}" for number in range(50) if made.partition(f"y{number}") != made.partition("z1"))
+        await made.submit(other, FoldVersionUpgraded(made.command(other), ZonesFold2.version))
+        devices = Devices(made, SOON_DAYS)
+        found = provisioner(made, "p1", devices)
+        await installed(made, *(f"d{number}" for number in range(ProvisionerSettings().visits_at_once + 4)))
+        await asyncio.sleep(1)
+        assert found.under_way == 0, "the wait for an upgrade is no visit"
+        await installed(made, "other", zone=other)
+        await made.until(lambda: devices.visited == ["other"], timeout_s=ProvisionerSettings().upgrade_s / 2)
+
+
+async def test_a_provisioner_whose_clock_is_ahead_waits_for_the_time_of_the_log() -> None:
+    async with plane() as made:
+        await made.add("p1")
+        devices = Devices(made, 32)
+        ahead_ms = 0
+        found = provisioner(made, "p1", devices, ahead_ms=lambda: ahead_ms)
+        await installed(made, "d")
+        due_ms = visit_ms("d", made.dpu("d"))
+        assert due_ms is not None
+        ahead_ms = HOUR_MS
+        started = made.count(made.partition("z1"), StepStarted)
+        await later(made, due_ms - made.now_ms() - HOUR_MS + 60_000)
+        await asyncio.sleep((due_ms - made.now_ms()) / 1_000 - 60)
+        assert made.count(made.partition("z1"), StepStarted) == started + 1 and not devices.visited
+        await made.until(lambda: found.ended[READY, "done"] == 1, timeout_s=120)
+        assert made.count(made.partition("z1"), StepStarted) == started + 2
+        assert made.now_ms() >= due_ms
+
+
+async def test_a_retry_ends_the_wait_of_a_provisioner_whose_clock_is_ahead() -> None:
+    async with plane() as made:
+        await made.add("p1")
+        devices = Devices(made, SOON_DAYS)
+        devices.is_away = True
+        ahead_ms = 0
+        found = provisioner(made, "p1", devices, ahead_ms=lambda: ahead_ms)
+        await installed(made, "d")
+        await made.until(lambda: made.dpu("d").failures == 1)
+        started = made.count(made.partition("z1"), StepStarted)
+        ahead_ms = HOUR_MS
+        await later(made, 1_000)
+        await asyncio.sleep(60)
+        assert made.count(made.partition("z1"), StepStarted) == started + 1, "a second failure has not come about"
+        devices.is_away = False
+        await made.request("d", "retry")
+        await made.until(lambda: found.ended[READY, "done"] == 1, timeout_s=10)
+
+
+async def test_a_check_looks_at_few_visits_and_the_next_one_at_others() -> None:
+    """Visits that this process cannot do, by the thousand, keep no others waiting and do not block the loop."""
+    looked_at: list[str] = []
+
+    def accepts(dpu: str, row: Dpu) -> bool:
+        if row.phase == READY:
+            looked_at.append(dpu)
+        return row.phase != READY or dpu == "last"
+
+    async with plane() as made:
+        await made.add("p1")
+        devices = Devices(made, SOON_DAYS)
+        settings = ProvisionerSettings(visits_examined=5)
+        provisioner(made, "p1", devices, settings=settings, accepts=accepts)
+        names = [f"d{number:02}" for number in range(23)]
+        await installed(made, *names)
+        await installed(made, "last")
+        await made.until(lambda: devices.visited == ["last"])
+        await asyncio.sleep(settings.idle_check_s / 2)
+        looked_at.clear()
+        await asyncio.sleep(10 * settings.idle_check_s)
+        assert sorted({*looked_at}) == names
+        assert len(looked_at) <= 11 * settings.visits_examined
 
 
 async def test_another_provisioner_repeats_the_visit_of_one_that_died() -> None:

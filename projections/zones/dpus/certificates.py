@@ -11,7 +11,7 @@ not time yet; the next visit is a day later.
 from __future__ import annotations
 
 import re
-from bisect import insort
+from bisect import bisect_right, insort
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -114,13 +114,14 @@ class Visits:
         return (name for name, at_ms in self._until(now_ms // DAY_MS) if at_ms <= now_ms)
 
     def next_ms(self, now_ms: int) -> int | None:
-        """The time of the first visit that is not due yet; None if there is none."""
-        later = (at_ms for _, at_ms in self._until(now_ms // DAY_MS) if at_ms > now_ms)
+        """The time of the first visit that is not due yet; None if there is none. Days that are over have none."""
+        today = now_ms // DAY_MS
+        later = (at_ms for at_ms in self._by_day.get(today, {}).values() if at_ms > now_ms)
         first = min(later, default=None)
         if first is not None:
             return first
-        day = next((day for day in self._days if day > now_ms // DAY_MS), None)
-        return None if day is None else min(self._by_day[day].values())
+        place = bisect_right(self._days, today)
+        return min(self._by_day[self._days[place]].values()) if place < len(self._days) else None
 
     def all(self) -> Iterator[tuple[str, int]]:
         """All visits with their times, in the order of days."""
