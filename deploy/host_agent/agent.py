@@ -157,9 +157,9 @@ class HostAgent:
             return
         self._logged = found
         if found:
-            logger.info("host reported with its DPUs", extra={"dpus": ",".join(found)})
+            logger.info("host reported with its DPUs", extra={"pci_addresses": ",".join(found)})
         else:
-            logger.warning("host reported without a DPU: its PCI bus has no device of the ids that are looked for")
+            logger.warning("host reported without a DPU: its PCI bus has no device with an id of --device-id")
 
 
 def _duration(span_ms: int) -> Duration:

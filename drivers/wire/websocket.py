@@ -20,6 +20,7 @@ from aiohttp import (
     ClientConnectorCertificateError,
     ClientConnectorError,
     ClientError,
+    ClientResponse,
     ClientResponseError,
     ClientSession,
     ClientSSLError,
@@ -35,7 +36,7 @@ from aiohttp import (
 )
 
 from drivers.wire.links import Busy, Link, LinkClosed
-from drivers.wire.protocol import MAX_DOWN_BYTES, MAX_UP_BYTES, ProtocolError
+from drivers.wire.protocol import MAX_DOWN_BYTES, MAX_UP_BYTES, ProtocolError, printable_line
 
 if TYPE_CHECKING:
     from aiohttp.web import WebSocketResponse
@@ -50,7 +51,9 @@ _DENIED = {
     401: "does not accept the certificate: it may be revoked",
     403: "refuses the role of the certificate: it must be dpu-agent, or simulator for a simulator",
 }
-"""What a relay says by the HTTP status of its answer."""
+"""What an HTTP status means if the relay gives no reason."""
+REASON_BYTES_MAX = 1_000
+SWITCHING_PROTOCOLS = 101
 PINGS_MAX = 100
 """Maximum number of pings and pongs between two messages; they do not count as messages. No library sends this many."""
 
@@ -173,7 +176,10 @@ class Dialer:
     async def __aenter__(self) -> Dialer:
         timeouts = ClientTimeout(total=None, connect=DIAL_S)
         self._session = ClientSession(
-            connector=TCPConnector(limit=0), timeout=timeouts, ws_response_class=_ClientSocket
+            connector=TCPConnector(limit=0),
+            timeout=timeouts,
+            raise_for_status=_check_opened,
+            ws_response_class=_ClientSocket,
         )
         return self
 
@@ -196,8 +202,7 @@ class Dialer:
         except WSServerHandshakeError as error:
             if error.status == 503:
                 raise Busy(f"{address} accepts no new agents at present", _seconds(error)) from error
-            fault = _DENIED.get(error.status, f"answered HTTP status {error.status} instead of opening a link")
-            raise LinkClosed(f"{address} {fault}") from error
+            raise LinkClosed(f"{address} {_denial(error)}") from error
         except (ClientError, OSError, TimeoutError) as error:
             raise LinkClosed(f"{address} {_fault(error)}") from error
         assert isinstance(socket, _ClientSocket)
@@ -205,6 +210,29 @@ class Dialer:
 
     def _masked(self, message: bytes) -> bytes:
         return masked(message, next(self._masks))
+
+
+async def _check_opened(answer: ClientResponse) -> None:
+    """Raise the error of aiohttp for an answer that opens no link, with the relay's reason as its message: aiohttp
+    itself does not read the reason."""
+    if answer.status == SWITCHING_PROTOCOLS:
+        return
+    try:
+        reason = (await answer.content.read(REASON_BYTES_MAX)).decode(errors="replace")
+    except ClientError:
+        reason = ""
+    finally:
+        answer.close()
+    raise WSServerHandshakeError(
+        answer.request_info, (), status=answer.status, message=printable_line(reason.strip()), headers=answer.headers
+    )
+
+
+def _denial(error: WSServerHandshakeError) -> str:
+    """Why a relay does not open a link: its own reason, if it gives one."""
+    if error.status not in _DENIED:
+        return f"answered HTTP status {error.status} instead of opening a link"
+    return f"refuses the link: {error.message}" if error.message else _DENIED[error.status]
 
 
 def _fault(error: Exception) -> str:
@@ -219,7 +247,7 @@ def _fault(error: Exception) -> str:
         case ClientResponseError():
             return "does not speak HTTP: it is not the address of agents of a relay"
         case ServerDisconnectedError():
-            return "closed the connection: each side must use TLS, and trust the other's certificate, or neither"
+            return "closed the connection without an answer; if this repeats, check that both sides use TLS, or neither"
         case TimeoutError():
             return f"cannot be reached: no answer within {DIAL_S:g} s"
         case _:

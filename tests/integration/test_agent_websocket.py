@@ -296,9 +296,14 @@ async def test_an_unreachable_relay_is_reported_as_unreachable() -> None:
     ("answered", "says"),
     [
         (b"\x00\x00\x1e\x04\x00\x00\x00\x00\x00", "does not speak HTTP: it is not the address of agents of a relay"),
-        (b"", "closed the connection: each side must use TLS, and trust the other's certificate, or neither"),
+        (b"", "closed the connection without an answer; if this repeats, check that both sides use TLS, or neither$"),
         (b"HTTP/1.1 403 Forbidden\r\n\r\n", "refuses the role of the certificate: it must be dpu-agent, or "),
         (b"HTTP/1.1 401 Unauthorized\r\n\r\n", "does not accept the certificate: it may be revoked"),
+        (
+            b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 33\r\n\r\ncertificate: the one of a\x07is old\n",
+            r"refuses the link: certificate: the one of a.*is old$",
+        ),
+        (b"HTTP/1.1 404 Not Found\r\n\r\nno page", "answered HTTP status 404 instead of opening a link$"),
     ],
 )
 async def test_the_cause_of_a_link_that_is_not_opened_is_reported(answered: bytes, says: str) -> None:

@@ -283,7 +283,11 @@ def _forwards(switch: Switch, bridge: str, source: str) -> bool:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--backend", "openvswitch"), "bridge: give one for each --dpu, here 1 in place of 0"),
+        (("--backend", "openvswitch"), "bridge: give one for each --dpu, here 1 DPU but no bridges"),
+        (
+            ("--backend", "openvswitch", "--bridge", "br0", "--bridge", "br1"),
+            "bridge: give one for each --dpu, here 1 DPU but 2 bridges",
+        ),
         (("--bridge", "br0"), "bridge: the backend simulated has no bridges"),
         (("--backend", "openvswitch", "--bridge", "br/0"), "'br/0' must be the name of a bridge"),
         (("--allowed", "table:300"), "'table:300' must be normal, chains, or table:N with N up to 253"),

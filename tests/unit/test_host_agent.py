@@ -118,5 +118,5 @@ async def test_the_dpus_of_a_host_are_logged_when_they_change(caplog: pytest.Log
     made = ReportedPlane(pb.HostTask(id="t", action="none"))
     await run_agent(made, TwoReports(), 120.0, devices)
     told = [each.getMessage() for each in caplog.records if each.getMessage().startswith("host reported")]
-    without = "host reported without a DPU: its PCI bus has no device of the ids that are looked for"
+    without = "host reported without a DPU: its PCI bus has no device with an id of --device-id"
     assert told == [without, "host reported with its DPUs"]

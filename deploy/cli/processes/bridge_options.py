@@ -123,5 +123,10 @@ def bridges_of(
             raise click.UsageError(f"bridge: the backend {backend} has no bridges")
         return [None for _ in dpus]
     if len(bridges) != len(dpus):
-        raise click.UsageError(f"bridge: give one for each --dpu, here {len(dpus)} in place of {len(bridges)}")
+        given = f"{_counted(len(dpus), 'DPU')} but {_counted(len(bridges), 'bridge')}"
+        raise click.UsageError(f"bridge: give one for each --dpu, here {given}")
     return [Bridge(name, run_folder, layout) for name in bridges]
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count or 'no'} {noun}{'' if count == 1 else 's'}"
