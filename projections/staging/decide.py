@@ -34,7 +34,8 @@ class StageReleased(NamedTuple, Generic[Row]):
 
 
 class StagingUpdated(NamedTuple, Generic[Row]):
-    """The change is paused, held or resumed, or DPUs have failed."""
+    """The change is paused, held or resumed, or DPUs have failed. Or it was undone before its first stage: it has
+    ended, and since no DPU has it, only its row changes."""
 
     row: Row
 
@@ -46,7 +47,7 @@ class StagingUndone(NamedTuple, Generic[Row]):
 
 
 class StagingFinished(NamedTuple, Generic[Row]):
-    """The change has ended."""
+    """The change has ended, and at least one of its stages was released."""
 
     row: Row
 

@@ -37,8 +37,8 @@ class DpusNamed(NamedTuple):
 
 
 class ChargedRelease(NamedTuple):
-    """The next stage is released. `charged` is what counts against the budgets: budget, id of a list, and number of
-    addresses."""
+    """The first or the last stage is released: the fold gets it in place of a `StageReleased`, which it gets for the
+    stages between. `charged` is what counts against the budgets: budget, id of a list, and number of addresses."""
 
     row: StagedChange
     charged: tuple[tuple[BudgetKind, str, int], ...]
