@@ -9,7 +9,7 @@ from functools import partial
 from drivers.backends.bmc import NeedsOperator, TaskFailed
 from drivers.redfish.answers import NotFound
 from drivers.redfish.connection import VERSIONS, Connection
-from drivers.redfish.media_staging import STAGED_PERCENT, MediaStaging, can_stage
+from drivers.redfish.media_staging import MEDIA_PERCENT, MediaStaging, takes_media
 from drivers.redfish.media_staging_moves import CONFIG, FILES, IMAGE
 from drivers.redfish.polling import Polling
 from drivers.redfish.resources import Link, Request, System, VirtualMedia, best_member
@@ -102,9 +102,9 @@ class MediaInstallation:
         """The URL of the medium for each slot, which the BMC can present."""
         urls = {IMAGE: await self._url(), CONFIG: await self._seed_url()}
         urls = {name: url for name, url in urls.items() if url}
-        if not await can_stage(self._bmc, urls):
+        if not await takes_media(self._bmc, urls):
             return urls
-        self._prepared_percent = STAGED_PERCENT
+        self._prepared_percent = MEDIA_PERCENT
         if self._logged is None or self._logged.attempt <= self._attempt.dpu.disowned:
             sources = {IMAGE: self._url, CONFIG: self._seed_url}
             await MediaStaging(self._bmc, {name: sources[name] for name in urls}).run()

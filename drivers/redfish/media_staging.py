@@ -9,13 +9,13 @@ from drivers.backends.bmc import TaskFailed, Unreachable
 from drivers.redfish.connection import Connection
 from drivers.redfish.media_staging_moves import (
     ENTRIES,
+    MediaPart,
     MediaStagingDone,
     MediaStagingFailed,
     MediaStagingOrder,
     MediaStagingWait,
     SeenMediaStaging,
-    StagedPart,
-    StagePart,
+    SendUpdate,
     logged_media_staging,
     next_media_staging_move,
 )
@@ -24,12 +24,12 @@ from drivers.redfish.resources import ROOT, Link
 from drivers.redfish.submissions import read_tasks, simple_update, task_of
 from drivers.redfish.update import Asked, Started, target_of
 
-STAGED_PERCENT = 40
+MEDIA_PERCENT = 40
 """The progress of an installation whose media are staged."""
 _INVENTORY = f"{ROOT}/UpdateService/FirmwareInventory"
 
 
-async def can_stage(bmc: Connection, parts: Collection[str]) -> bool:
+async def takes_media(bmc: Connection, parts: Collection[str]) -> bool:
     """Whether the BMC takes these parts into its own storage."""
     found = await bmc.attempt.call(partial(bmc.client.members, Link(_INVENTORY)), alters=False)
     names = {path.rstrip("/").rpartition("/")[2] for path in found}
@@ -59,7 +59,7 @@ class MediaStaging:
                     return
                 case MediaStagingFailed(kind, message):
                     raise (Unreachable if kind == "transient" else TaskFailed)(message)
-                case StagePart(part, known):
+                case SendUpdate(part, known):
                     await self._stage(part, known)
                     self._polling.restart()
                 case MediaStagingWait(staged, percent):
@@ -81,17 +81,17 @@ class MediaStaging:
         """Send the update once. An event is appended first, so that a successor knows that it may have been sent."""
         url = await self._urls[part]()
         asked = Asked(self._attempt.dpu.attempt, known)
-        await self._report(StagedPart(part, asked), 0)
+        await self._report(MediaPart(part, asked), 0)
         request = simple_update(url, [f"{_INVENTORY}/{ENTRIES[part]}"])
         answer = await self._attempt.call(partial(self._bmc.client.send, request))
         if name := task_of(self._bmc, answer):
-            await self._report(StagedPart(part, Started(name, asked.attempt)), 0)
+            await self._report(MediaPart(part, Started(name, asked.attempt)), 0)
 
-    async def _report(self, staged: StagedPart, percent: int) -> None:
+    async def _report(self, staged: MediaPart, percent: int) -> None:
         """Append what was done, and each quarter of the progress of a task."""
         self._logged = staged
         if (shown := (staged, percent // 25)) != self._reported:
             self._reported = shown
             parts = list(self._urls)
             share = (parts.index(staged.part) * 100 + percent) // len(parts)
-            await self._attempt.report_progress(staged.text(), share * STAGED_PERCENT // 100)
+            await self._attempt.report_progress(staged.text(), share * MEDIA_PERCENT // 100)

@@ -28,8 +28,8 @@ FILES: Mapping[str, str] = {
 _SEPARATOR = ": "
 
 
-class StagedPart(NamedTuple):
-    """A part is staged by this update, or may be."""
+class MediaPart(NamedTuple):
+    """A part of the media, with the update that brings it to the BMC."""
 
     part: str
     update: Asked | Started
@@ -55,7 +55,7 @@ class SeenMediaStaging(NamedTuple):
     quiet_s: float
 
 
-class StagePart(NamedTuple):
+class SendUpdate(NamedTuple):
     """Send the update for a part, after an event with the known tasks was appended."""
 
     part: str
@@ -65,7 +65,7 @@ class StagePart(NamedTuple):
 class MediaStagingWait(NamedTuple):
     """Look again. `staged` is the task to follow."""
 
-    staged: StagedPart
+    staged: MediaPart
     percent: int = 0
 
 
@@ -80,11 +80,11 @@ class MediaStagingFailed(NamedTuple):
     message: str
 
 
-MediaStagingMove: TypeAlias = StagePart | MediaStagingWait | MediaStagingDone | MediaStagingFailed
+MediaStagingMove: TypeAlias = SendUpdate | MediaStagingWait | MediaStagingDone | MediaStagingFailed
 
 
 def next_media_staging_move(
-    order: MediaStagingOrder, logged: StagedPart | None, seen: SeenMediaStaging
+    order: MediaStagingOrder, logged: MediaPart | None, seen: SeenMediaStaging
 ) -> MediaStagingMove:
     """The next move. It never raises."""
     parts = list(order.targets)
@@ -95,7 +95,7 @@ def next_media_staging_move(
     if task is None:
         return _without_task(order, logged, seen)
     if task.state == "running":
-        return MediaStagingWait(StagedPart(part, Started(task.id, update.attempt)), task.percent)
+        return MediaStagingWait(MediaPart(part, Started(task.id, update.attempt)), task.percent)
     if task.state == "failed":
         reason = task.message or "the BMC gave no reason"
         return MediaStagingFailed("device", f"task: {task.id}, which stages the {part}, failed: {reason}")
@@ -109,10 +109,10 @@ def _first(part: str, seen: SeenMediaStaging) -> MediaStagingMove:
         if task.is_update and task.state == "running":
             message = f"device: another update is in progress (task {task.id}, {task.percent} %)"
             return MediaStagingFailed("transient", message)
-    return StagePart(part, tuple(mark_of(task.id) for task in seen.tasks))
+    return SendUpdate(part, tuple(mark_of(task.id) for task in seen.tasks))
 
 
-def _without_task(order: MediaStagingOrder, logged: StagedPart, seen: SeenMediaStaging) -> MediaStagingMove:
+def _without_task(order: MediaStagingOrder, logged: MediaPart, seen: SeenMediaStaging) -> MediaStagingMove:
     """The BMC has no task of the update: the request did not arrive, or the BMC has restarted and forgotten it."""
     if isinstance(logged.update, Asked) or logged.update.attempt != order.attempt:
         return _first(logged.part, seen)
@@ -122,8 +122,8 @@ def _without_task(order: MediaStagingOrder, logged: StagedPart, seen: SeenMediaS
     return MediaStagingFailed("device", message)
 
 
-def logged_media_staging(text: str) -> StagedPart | None:
+def logged_media_staging(text: str) -> MediaPart | None:
     """What the log says of a staging, in the form of `text()`."""
     part, separator, rest = text.partition(_SEPARATOR)
     update = logged_of(rest) if separator and part in ENTRIES else None
-    return StagedPart(part, update) if update is not None else None
+    return MediaPart(part, update) if update is not None else None

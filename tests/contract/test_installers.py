@@ -13,7 +13,7 @@ from drivers.backends.simulated_bmc import BmcFaults, SimulatedBmc
 from drivers.provisioning.device import DeviceExecutor
 from drivers.redfish.installer import Wanted
 from drivers.simulators.redfish.faults import Outcome
-from drivers.simulators.redfish.identity import BLUEFIELD_3, BLUEFIELD_4, BLUEFIELD_4_STAGING, Generation
+from drivers.simulators.redfish.identity import BLUEFIELD_3, BLUEFIELD_4, BLUEFIELD_4_MEDIA_STAGING, Generation
 from projections.zones.dpus.phases import INITIALIZE_INTERFACE
 from tests.contract.installer import InstalledDpu, InstallerContract
 from tests.support.attempted_steps import AttemptedSteps
@@ -116,4 +116,4 @@ class TestRedfishOfBluefield4(InstallerContract):
 
 class TestRedfishOfBluefield4WithStagedMedia(InstallerContract):
     async def dpu(self) -> InstalledDpu:
-        return await prepared(Bluefield4, BLUEFIELD_4_STAGING, {"DPU_OS": "DOCA_2.9.3_BSP_4.9.0"})
+        return await prepared(Bluefield4, BLUEFIELD_4_MEDIA_STAGING, {"DPU_OS": "DOCA_2.9.3_BSP_4.9.0"})

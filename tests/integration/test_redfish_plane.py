@@ -15,7 +15,7 @@ import yaml
 from deploy.clock import utc_now
 from drivers.images.pldm import made_package
 from drivers.simulators.redfish.bmc import RedfishBmc
-from drivers.simulators.redfish.identity import BLUEFIELD_4, BLUEFIELD_4_STAGING, Generation, Identity
+from drivers.simulators.redfish.identity import BLUEFIELD_4, BLUEFIELD_4_MEDIA_STAGING, Generation, Identity
 from drivers.simulators.redfish.server import BmcServer
 from schemas.resources.dpf.names import EXTERNAL_REBOOT_REQUIRED
 from tests.integration.test_cli_host_steps import manifest, until
@@ -82,7 +82,7 @@ async def test_a_card_is_found_and_installed_although_the_plane_is_killed_meanwh
             assert PASSWORD.encode() not in file.read_bytes()
 
 
-@pytest.mark.parametrize("generation", [BLUEFIELD_4, BLUEFIELD_4_STAGING], ids=["streamed", "staged"])
+@pytest.mark.parametrize("generation", [BLUEFIELD_4, BLUEFIELD_4_MEDIA_STAGING], ids=["media-streamed", "media-staged"])
 async def test_a_bluefield_4_is_found_and_installed_from_virtual_media_with_its_configuration(
     generation: Generation, tmp_path: Path
 ) -> None:

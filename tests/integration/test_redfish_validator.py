@@ -12,7 +12,13 @@ import pytest
 from drivers.simulators.redfish.bmc import RedfishBmc
 from drivers.simulators.redfish.card import OS
 from drivers.simulators.redfish.faults import Outcome
-from drivers.simulators.redfish.identity import BLUEFIELD_3, BLUEFIELD_4, BLUEFIELD_4_STAGING, STAGED_FILES, Generation
+from drivers.simulators.redfish.identity import (
+    BLUEFIELD_3,
+    BLUEFIELD_4,
+    BLUEFIELD_4_MEDIA_STAGING,
+    MEDIA_FILES,
+    Generation,
+)
 from drivers.simulators.redfish.update_resources import INVENTORY, SIMPLE_UPDATE
 from tests.support.bmc_client import IMAGE, PASSWORD, connected, new_bmc
 from tests.support.image_server import ServedFile, image_server
@@ -54,8 +60,8 @@ def _faults(folder: Path) -> str:
 
 @pytest.mark.parametrize(
     "generation",
-    [BLUEFIELD_3, BLUEFIELD_4, BLUEFIELD_4_STAGING],
-    ids=["bluefield-3", "bluefield-4", "bluefield-4-staging"],
+    [BLUEFIELD_3, BLUEFIELD_4, BLUEFIELD_4_MEDIA_STAGING],
+    ids=["bluefield-3", "bluefield-4", "bluefield-4-media-staging"],
 )
 async def test_the_validator_finds_no_fail(generation: Generation, tmp_path: Path) -> None:
     """Of a BMC with all that it can show: a task, sessions, media, authorities, pending changes and a log."""
@@ -75,8 +81,8 @@ async def test_the_validator_finds_no_fail(generation: Generation, tmp_path: Pat
                     await asyncio.sleep(0.02)
         slot = generation.slots[0]
         bmc.card.media[slot].image = "https://images/os.iso"
-        for name in set(STAGED_FILES) & set(bmc.card.firmware):
-            bmc.card.firmware[name], bmc.card.media[slot].image = "26.10", STAGED_FILES[name]
+        for name in set(MEDIA_FILES) & set(bmc.card.firmware):
+            bmc.card.firmware[name], bmc.card.media[slot].image = "26.10", MEDIA_FILES[name]
         bmc.card.pending_firmware[bmc.identity.bmc_firmware] = "26.04-1"
         bmc.card.pending_bios["BootTimeout"] = 5
         bmc.certificates.trust(new_bmc().certificates.pem()[0].decode())

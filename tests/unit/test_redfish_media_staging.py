@@ -13,21 +13,21 @@ from drivers.redfish.media_staging_moves import (
     ENTRIES,
     FILES,
     IMAGE,
+    MediaPart,
     MediaStagingDone,
     MediaStagingFailed,
     MediaStagingMove,
     MediaStagingOrder,
     MediaStagingWait,
     SeenMediaStaging,
-    StagedPart,
-    StagePart,
+    SendUpdate,
     logged_media_staging,
     next_media_staging_move,
 )
 from drivers.redfish.update import SETTLE_S, Asked, SeenTask, Started, TaskState
 from drivers.redfish.virtual_media import BootAsked
 from drivers.simulators.redfish.faults import Outcome, RequestFault
-from drivers.simulators.redfish.identity import BLUEFIELD_4_STAGING, STAGED_FILES
+from drivers.simulators.redfish.identity import BLUEFIELD_4_MEDIA_STAGING, MEDIA_FILES
 from projections.zones.dpus.phases import INITIALIZE_INTERFACE, OS_INSTALLING, PREPARE_IMAGE
 from tests.support.redfish_steps import SIMPLE_UPDATE, Nth, Steps, direct_steps
 
@@ -37,7 +37,7 @@ INSERT = "VirtualMedia.InsertMedia"
 
 async def prepared(seed: int = 1) -> Steps:
     """A DPU before the installation of its image, whose version is known."""
-    dpu = direct_steps(seed, generation=BLUEFIELD_4_STAGING)
+    dpu = direct_steps(seed, generation=BLUEFIELD_4_MEDIA_STAGING)
     for phase in (INITIALIZE_INTERFACE, PREPARE_IMAGE):
         await dpu.do(phase)
     dpu.wanted = Wanted(versions={"DPU_OS": OS})
@@ -54,7 +54,7 @@ def is_installed(dpu: Steps) -> bool:
 
 
 def test_the_simulated_bmc_has_the_entries_and_files_of_the_plane() -> None:
-    assert {ENTRIES[part]: FILES[part] for part in ENTRIES} == STAGED_FILES
+    assert {ENTRIES[part]: FILES[part] for part in ENTRIES} == MEDIA_FILES
 
 
 @pytest.mark.virtual_clock
@@ -100,7 +100,7 @@ async def test_a_bmc_that_restarts_while_it_stages_an_image_gets_it_again() -> N
     dpu = await prepared()
 
     def restart(task: str) -> None:
-        if not dpu.bmc.restarts and logged_media_staging(task) == StagedPart(IMAGE, Started("0", 13)):
+        if not dpu.bmc.restarts and logged_media_staging(task) == MediaPart(IMAGE, Started("0", 13)):
             dpu.bmc.restart()
 
     with pytest.raises(SessionEnded):  # a restart ends all sessions
@@ -161,8 +161,8 @@ def seen(*states: TaskState, quiet_s: float = 0.0, target: str = "") -> SeenMedi
     return SeenMediaStaging(tuple(tasks), quiet_s)
 
 
-def image(update: Asked | Started) -> StagedPart:
-    return StagedPart(IMAGE, update)
+def image(update: Asked | Started) -> MediaPart:
+    return MediaPart(IMAGE, update)
 
 
 BUSY = MediaStagingFailed("transient", "device: another update is in progress (task 0, 40 %)")
@@ -172,24 +172,24 @@ FORGOTTEN = MediaStagingFailed("device", "task: the BMC no longer knows task 7, 
 @pytest.mark.parametrize(
     ("logged", "found", "move"),
     [
-        (None, seen(), StagePart(IMAGE, ())),
-        (None, seen("completed"), StagePart(IMAGE, ("0",))),
+        (None, seen(), SendUpdate(IMAGE, ())),
+        (None, seen("completed"), SendUpdate(IMAGE, ("0",))),
         (None, seen("running"), BUSY),
-        (image(Asked(11, ())), seen(), StagePart(IMAGE, ())),
+        (image(Asked(11, ())), seen(), SendUpdate(IMAGE, ())),
         (image(Asked(11, ())), seen("running"), MediaStagingWait(image(Started("0", 11)), 40)),
         (image(Asked(11, ())), seen("running", target="another"), BUSY),
         (image(Asked(11, ("0",))), seen("running"), BUSY),
-        (image(Started("0", 11)), seen("completed"), StagePart(CONFIG, ("0",))),
-        (image(Started("0", 10)), seen("completed"), StagePart(IMAGE, ("0",))),
-        (image(Started("7", 11)), seen(), StagePart(IMAGE, ())),
+        (image(Started("0", 11)), seen("completed"), SendUpdate(CONFIG, ("0",))),
+        (image(Started("0", 10)), seen("completed"), SendUpdate(IMAGE, ("0",))),
+        (image(Started("7", 11)), seen(), SendUpdate(IMAGE, ())),
         (image(Started("7", 12)), seen(), MediaStagingWait(image(Started("7", 12)))),
         (image(Started("7", 12)), seen(quiet_s=SETTLE_S), FORGOTTEN),
-        (StagedPart(CONFIG, Started("1", 11)), seen("completed", "completed"), MediaStagingDone()),
-        (StagedPart(CONFIG, Started("1", 11)), seen("completed"), StagePart(CONFIG, ("0",))),
+        (MediaPart(CONFIG, Started("1", 11)), seen("completed", "completed"), MediaStagingDone()),
+        (MediaPart(CONFIG, Started("1", 11)), seen("completed"), SendUpdate(CONFIG, ("0",))),
     ],
 )
 def test_the_next_move_follows_from_the_log_and_the_tasks(
-    logged: StagedPart | None, found: SeenMediaStaging, move: MediaStagingMove
+    logged: MediaPart | None, found: SeenMediaStaging, move: MediaStagingMove
 ) -> None:
     assert next_media_staging_move(ORDER, logged, found) == move
 
@@ -197,7 +197,7 @@ def test_the_next_move_follows_from_the_log_and_the_tasks(
 @pytest.mark.parametrize("update", [Asked(3, ("1", "2")), Asked(3, ()), Started("5", 3)])
 @pytest.mark.parametrize("part", [IMAGE, CONFIG])
 def test_the_text_of_an_event_is_read_back(part: str, update: Asked | Started) -> None:
-    assert logged_media_staging(StagedPart(part, update).text()) == StagedPart(part, update)
+    assert logged_media_staging(MediaPart(part, update).text()) == MediaPart(part, update)
 
 
 @pytest.mark.parametrize("text", ["", BootAsked(3, "x").text(), Started("5", 3).text(), "firmware: 5 of attempt 3"])

@@ -13,7 +13,7 @@ from random import Random
 from typing import NamedTuple
 
 from drivers.simulators.redfish.faults import Outcome, Outcomes
-from drivers.simulators.redfish.identity import STAGED_FILES, Identity
+from drivers.simulators.redfish.identity import MEDIA_FILES, Identity
 from drivers.simulators.redfish.tasks import Task
 
 DPU, NIC = "DpuMode", "NicMode"
@@ -130,7 +130,7 @@ class Card:
         self._logged = 0
         self.media = self.media or {name: Media() for name in self.identity.generation.slots}
         for name in self.identity.generation.firmware:
-            self.firmware.setdefault(name, "" if name in STAGED_FILES else f"factory-{name.lower()}-1.0")
+            self.firmware.setdefault(name, "" if name in MEDIA_FILES else f"factory-{name.lower()}-1.0")
         self.os = self.os or self.firmware[OS]
 
     @property
@@ -139,7 +139,7 @@ class Card:
 
     def install(self, url: str, target: str, task: Task | None, seed_url: str = "") -> None:
         """Begin to fetch an image and to write it; `url` is empty if its content was pushed."""
-        outcome = (self.media_staging_outcomes if target in STAGED_FILES else self.outcomes).next()
+        outcome = (self.media_staging_outcomes if target in MEDIA_FILES else self.outcomes).next()
         self._fetched += 1
         self.work = Work(task, target, self._fetched, outcome)
         if url:
@@ -163,7 +163,7 @@ class Card:
 
     def has_file(self, url: str) -> bool:
         """Whether the BMC keeps the file of a medium."""
-        return any(self.firmware.get(name) for name, file in STAGED_FILES.items() if file == url)
+        return any(self.firmware.get(name) for name, file in MEDIA_FILES.items() if file == url)
 
     def settle(self) -> None:
         """Advance to the present time."""
@@ -195,7 +195,7 @@ class Card:
                 self.os = work.image.os
                 self.firmware.update({OS: work.image.os, **work.image.parts})
                 self._boot(ended)
-            elif work.target in STAGED_FILES:
+            elif work.target in MEDIA_FILES:
                 self.firmware[work.target] = work.image.os
             else:
                 names = self.identity.bundle if work.target == BUNDLE else (work.target,)

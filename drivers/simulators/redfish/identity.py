@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 ROOT = "/redfish/v1"
-STAGED_FILES = {
+MEDIA_FILES = {
     "BlueField_OS_Image_CPU_0": "file:///media/bf_arm_os/image/image.iso",
     "BlueField_OS_Config_CPU_0": "file:///media/bf_arm_os/config/config.iso",
 }
@@ -53,7 +53,7 @@ BLUEFIELD_4 = Generation(
     slots=("IMAGE", "CONFIG"),
 )
 
-BLUEFIELD_4_STAGING = BLUEFIELD_4._replace(firmware=(*BLUEFIELD_4.firmware, *STAGED_FILES))
+BLUEFIELD_4_MEDIA_STAGING = BLUEFIELD_4._replace(firmware=(*BLUEFIELD_4.firmware, *MEDIA_FILES))
 """A BlueField-4 whose BMC can also keep the media of an installation."""
 
 

@@ -21,7 +21,7 @@ from drivers.images.seeds import read_seed
 from drivers.simulators.redfish.bmc import RedfishBmc
 from drivers.simulators.redfish.card import BSP, OS, Fetch, Image
 from drivers.simulators.redfish.faults import refusal
-from drivers.simulators.redfish.identity import STAGED_FILES
+from drivers.simulators.redfish.identity import MEDIA_FILES
 from drivers.simulators.redfish.messages import Answer, Request
 
 BODY_MAX = 64 << 20
@@ -133,7 +133,7 @@ class BmcServer:
 
     async def _received(self, fetch: Fetch) -> Image:
         """Receive what an installation or an update needs, and keep the file of a medium. Raises BadImage."""
-        file = STAGED_FILES.get(fetch.target, "")
+        file = MEDIA_FILES.get(fetch.target, "")
         if file and "config" in file:
             content = await self._content(fetch.url)
             self._seeds[file] = read_seed(content)
