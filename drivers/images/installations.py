@@ -194,8 +194,11 @@ class Installations:
         found = await self._worlds.wanted_dpu(dpu)
         if found is None or host_name(found[1]) != host.name:
             return None
-        if not host.namespace and len(self._worlds.host_namespaces(host.name)) > 1:
-            return None  # its reports are refused with the reason
+        if not host.namespace:
+            namespaces = self._worlds.host_namespaces(host.name)
+            if len(namespaces) != 1:
+                return None  # it has not reported yet, or its reports are refused with the reason
+            host = host._replace(namespace=next(iter(namespaces)))
         world, wanted = found
         row = self._row_of(world, wanted)
         if row is None or not is_of_host(row, host):

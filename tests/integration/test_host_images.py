@@ -118,6 +118,15 @@ async def test_a_certificate_with_the_namespace_is_needed_once_two_namespaces_ha
             await made.fetch("host-agent/other/worker")
 
 
+async def test_a_certificate_without_a_namespace_is_that_of_the_only_host_of_its_name(tmp_path: Path) -> None:
+    async with host_store(tmp_path) as made:
+        image = await made.found.identity()
+        made.found.rows[DPU] = row_of(image=image, bmc_address="rshim:other/worker")
+        with pytest.raises(ActionFailed, match="HTTP status 404"):
+            await made.fetch("node-agent/worker")
+        assert (await made.fetch("host-agent/other/worker")).startswith(CONTENT)
+
+
 @pytest.mark.parametrize(
     "who",
     [
