@@ -41,7 +41,7 @@ from projections.fold_states import FoldStates
 from projections.zones.dpus.decide import LOST, MAX_MESSAGE
 from projections.zones.dpus.install_interfaces import check_executors, step_of
 from projections.zones.dpus.lifecycle import wait_ms
-from projections.zones.dpus.phases import Step
+from projections.zones.dpus.phases import READY, Step
 from projections.zones.fold import ZonesFold2
 from projections.zones.rows import Dpu
 from schemas.events import Envelope, Event, FoldVersionUpgraded, StepFailed, StepProgressed, StepStarted, StepSucceeded
@@ -366,6 +366,8 @@ class Provisioner:
         except SessionEnded:
             raise
         except TimeoutError:
+            if step.dpu.phase == READY and self._is_frozen(step):
+                return StepFailed(*about, LOST, "the zone was frozen until the deadline of the visit")
             return StepFailed(*about, "transient", "the step's deadline passed")
         except TransientError as error:
             return StepFailed(*about, "transient", _shortened(error))

@@ -145,6 +145,8 @@ class ZonesFold2(ZonesFold):
                 return want_networks(state, event, at)
             case NetworksReported():
                 return report_networks(state, event)
+            case DpuRegistered():
+                return dpus.register(state, event, at, renewals.readdressed)
             case LifecycleRequested():
                 return dpus.request(state, event, at, renewals.transition)
             case StepStarted() | StepProgressed() | StepSucceeded() | StepFailed():

@@ -18,6 +18,7 @@ from projections.zones.dpus.certificates import (
     EARLIEST_MS,
     ENDS_FACT,
     FAILURES_MAX,
+    FAILURES_UNTIL_STUCK,
     FIRST_RETRY_MS,
     HOUR_MS,
     LATEST_MS,
@@ -167,7 +168,8 @@ def test_a_device_that_is_away_keeps_its_dpu_ready_until_the_plane_waits_for_a_p
         assert log.fail("d", kind, message="away").code == "done"
         row = log.row("d")
         assert (row.phase, row.step_state, row.failures, row.message) == (READY, "idle", number + 1, "away")
-        assert is_stuck(row) and log.state.dpu_index.zone(ZONE).stuck == {"d": None}
+        assert is_stuck(row) == (kind == "operator" or number + 1 >= FAILURES_UNTIL_STUCK)
+        assert log.state.dpu_index.zone(ZONE).stuck == ({"d": None} if is_stuck(row) else {})
     assert log.now_ms > ends_ms, "attempts go on for longer than the certificate is valid"
     assert visit_ms("d", log.row("d")) is None
     assert log.start("d").code == "refused"
@@ -176,6 +178,20 @@ def test_a_device_that_is_away_keeps_its_dpu_ready_until_the_plane_waits_for_a_p
     assert log.start("d").code == "done", "at once"
     log.succeed("d", ends_in(log, 365))
     assert visit_ms("d", log.row("d")) is not None
+
+
+def test_a_device_whose_visits_end_its_provisioners_is_visited_a_few_times_an_hour() -> None:
+    log = ready()
+    go_to_visit(log)
+    began_ms = log.now_ms
+    for _ in range(50):
+        failed_ms = log.now_ms
+        assert visit(log).code == "done"
+        assert log.fail("d", "lost").code == "done"
+        at_ms = visit_ms("d", log.row("d"))
+        assert at_ms is not None and FIRST_RETRY_MS // 2 < at_ms - log.now_ms <= FIRST_RETRY_MS
+        assert log.row("d").failures == 0 and log.now_ms > failed_ms
+    assert log.now_ms - began_ms > 49 * FIRST_RETRY_MS // 2
 
 
 def test_a_retry_applies_to_a_failed_visit_only() -> None:
@@ -193,8 +209,10 @@ def test_a_visit_of_a_provisioner_that_died_or_hangs_ends_and_is_repeated() -> N
     log = ready()
     visit(log)
     assert log.fail("d", "lost", message="gone").code == "done"
-    assert (log.row("d").phase, log.row("d").failures) == (READY, 0)
-    assert log.start("d", "p2").code == "done", "at once"
+    row = log.row("d")
+    assert (row.phase, row.failures, row.message) == (READY, 0, "gone") and not is_stuck(row)
+    assert log.start("d", "p2").reason_code == "ATTEMPT_TOO_EARLY"
+    assert visit(log).code == "done"
     deadline_ms = log.row("d").deadline_ms
     assert log.expire("d", deadline_ms).code == "refused"
     log.now_ms = deadline_ms
@@ -253,6 +271,94 @@ def test_a_clock_that_was_ahead_delays_no_visit_by_more_than_a_day() -> None:
     assert derived_of(reloaded(log.state)) == derived_of(log.state)
 
 
+def test_a_fast_clock_before_a_pause_delays_the_visit_after_it_by_no_more_than_a_day() -> None:
+    log = ready()
+    go_to_visit(log)
+    good_ms = log.now_ms
+    log.now_ms += 365 * DAY_MS
+    log.start("d")
+    log.succeed("d", {})
+    log.request("d", "pause")
+    log.fold.rewind(log.state, good_ms)
+    log.now_ms = good_ms
+    assert log.row("d").not_before_ms > good_ms + 365 * DAY_MS
+    log.request("d", "resume")
+    at_ms = visit_ms("d", log.row("d"))
+    assert at_ms is not None and good_ms < at_ms <= log.now_ms + LONGEST_RETRY_MS
+    assert not log.row("d").paused
+
+
+def test_a_resume_leaves_the_time_of_the_next_visit_otherwise() -> None:
+    log = ready()
+    visit(log)
+    log.fail("d", "operator")
+    at_ms = visit_ms("d", log.row("d"))
+    log.request("d", "pause")
+    log.request("d", "resume")
+    assert visit_ms("d", log.row("d")) == at_ms
+
+
+# --- another address
+
+
+def test_the_certificate_of_a_former_address_counts_no_longer() -> None:
+    log = ready()
+    log.register("d", bmc="rshim:ns/h")
+    assert not log.state.dpu_index.certificate_ends and visit_ms("d", log.row("d")) is None
+    log.register("d", bmc="redfish://b:443")
+    log.now_ms += 15 * DAY_MS
+    assert visit(log).code == "done", "which certificate the device has now is not known"
+    log.succeed("d", ends_in(log, 365))
+    assert [*log.state.dpu_index.certificate_ends.values()] == [1]
+    log.request("d", "provision", "image-2")
+    log.register("d", bmc="simulated:d")
+    assert not log.state.dpu_index.certificate_ends
+    assert derived_of(replayed(log)) == derived_of(reloaded(log.state)) == derived_of(log.state)
+
+
+def test_another_address_ends_what_failed_visits_said() -> None:
+    log = ready()
+    visit(log)
+    log.fail("d", "operator", message="wrong password")
+    log.register("d", bmc="redfish://b:443")
+    assert is_stuck(log.row("d")), "this is its address"
+    log.register("d", bmc="rshim:ns/h")
+    row = log.row("d")
+    assert not is_stuck(row) and (row.phase, row.message, row.failures) == (READY, "", 0)
+
+
+@pytest.mark.parametrize("bmc", ["redfish://new:443", "rshim:ns/h"])
+def test_a_visit_of_the_former_address_ends_with_it(bmc: str) -> None:
+    log = ready()
+    visit(log)
+    facts = log.row("d").facts
+    log.register("d", bmc=bmc)
+    assert log.succeed("d", ends_in(log, 365)).reason_code == "ATTEMPT_MISMATCH"
+    row = log.row("d")
+    assert (row.step_state, row.deadline_ms, row.bmc_address) == ("idle", 0, bmc)
+    assert row.facts == {key: value for key, value in facts.items() if key != ENDS_FACT}
+    assert log.start("d", "p2").code == ("done" if bmc.startswith("redfish") else "refused")
+
+
+def test_an_object_that_wants_another_address_has_the_device_visited() -> None:
+    log = ZonesPartition()
+    log.want("d", bmc_addresses=["redfish://b:443"])
+    while log.row("d").phase != READY:
+        log.do_step("d", ends_in(log, 365) | {"image": "i1"})
+    visit(log)
+    log.want("d", bmc_addresses=["redfish://new:443"])
+    row = log.row("d")
+    assert (row.step_state, row.bmc_address, ENDS_FACT in row.facts) == ("idle", "redfish://new:443", False)
+    assert row.facts[CERTIFICATE_FACT] == AUTHORITY and visit(log).code == "done"
+
+
+def test_a_pin_stays_with_the_end_of_its_certificate() -> None:
+    facts = {CERTIFICATE_FACT: "0" * 64, ENDS_FACT: "2030-01-01"}
+    log = ready(facts)
+    log.register("d", bmc="redfish://new:443")
+    assert log.row("d").facts == facts
+
+
 REQUESTS = ("pause", "resume", "retry", "provision", "skip", "abort")
 ACTIONS = st.lists(
     st.tuples(st.sampled_from(["start", "succeed", "fail", "request"]), st.integers(0, 400), st.integers(0, 5)),
@@ -277,6 +383,13 @@ def test_whatever_happens_rows_fit_and_a_replay_agrees(actions: list[tuple[str, 
         check_dpus(log.state)
     assert rows_of(replayed(log)) == rows_of(log.state)
     assert derived_of(replayed(log)) == derived_of(reloaded(log.state)) == derived_of(log.state)
+
+
+@pytest.mark.parametrize("text", ["1960-01-01", "1970-01-01", "0001-01-01"])
+def test_a_certificate_of_a_device_without_a_clock_has_ended(text: str) -> None:
+    log = ready({CERTIFICATE_FACT: AUTHORITY, ENDS_FACT: text})
+    assert end_ms(log.row("d")) == 1 and log.state.dpu_index.certificate_ends == {1: 1}
+    assert visit(log).code == "done"
 
 
 def test_the_day_of_an_end_is_that_in_utc() -> None:

@@ -20,12 +20,13 @@ from projections.zones.dpus.certificates import (
     CERTIFICATE_FACT,
     DAY_MS,
     ENDS_FACT,
+    FIRST_RETRY_MS,
     HOUR_MS,
     end_ms,
     visit_ms,
 )
 from projections.zones.dpus.index import is_stuck
-from projections.zones.dpus.phases import CLUSTER, DEVICE, NODE, READY, RELEASE
+from projections.zones.dpus.phases import CLUSTER, DEVICE, NODE, READY, RELEASE, RENEWAL
 from projections.zones.fold import ZonesFold2
 from projections.zones.rows import Dpu
 from schemas.events import FoldVersionUpgraded, StepFailed, StepStarted, StepSucceeded, WritesFrozen, WritesThawed
@@ -40,7 +41,8 @@ SOON_DAYS = 10
 
 class Devices:
     """Devices that do every step at once, and get a certificate for a year at a visit. `visited` are the DPUs that were
-    visited. A visit waits for `gate`; a device that `is_away` does not answer."""
+    visited. A visit first reads from the device, which waits for `answers`, then changes it and waits for `gate`; a
+    device that `is_away` does not answer. A certificate ends on `day` if it is given."""
 
     def __init__(self, made: Plane, days: int) -> None:
         self.visited: list[str] = []
@@ -48,13 +50,17 @@ class Devices:
         self.most = 0
         self.gate = asyncio.Event()
         self.gate.set()
+        self.answers = asyncio.Event()
+        self.answers.set()
         self.is_away = False
+        self.day = ""
         self._made = made
         self._days = days
 
     async def run(self, attempt: Attempt) -> Mapping[str, str]:
         if attempt.dpu.phase != READY:
             return self._facts(self._days)
+        await attempt.call(self.answers.wait, alters=False)
         return await attempt.call(lambda: self._visit(attempt))
 
     async def _visit(self, attempt: Attempt) -> Mapping[str, str]:
@@ -73,7 +79,7 @@ class Devices:
 
     def _facts(self, days: int) -> Mapping[str, str]:
         end = datetime.fromtimestamp((self._made.now_ms() + days * DAY_MS) / 1_000, UTC)
-        return {CERTIFICATE_FACT: AUTHORITY, ENDS_FACT: f"{end:%Y-%m-%d}"}
+        return {CERTIFICATE_FACT: AUTHORITY, ENDS_FACT: self.day or f"{end:%Y-%m-%d}"}
 
 
 def accept_all(dpu: str, row: Dpu) -> bool:
@@ -275,7 +281,7 @@ async def test_another_provisioner_repeats_the_visit_of_one_that_died() -> None:
         await made.until(lambda: made.dpu("d").step_state == "running")
         assert made.dpu("d").provisioner.startswith("p1#")
         made.kill("p1")
-        await made.until(lambda: made.dpu("d").provisioner.startswith("p2#"), timeout_s=300)
+        await made.until(lambda: made.dpu("d").provisioner.startswith("p2#"), timeout_s=2 * FIRST_RETRY_MS / 1_000)
         devices.gate.set()
         await made.until(lambda: second.ended[READY, "done"] == 1, timeout_s=300)
         assert second.ended[READY, "lost"] == 1 and made.dpu("d").phase == READY
@@ -314,6 +320,27 @@ async def test_no_visit_begins_during_a_freeze() -> None:
         await made.until(lambda: devices.visited == ["d"])
 
 
+async def test_a_freeze_during_a_visit_is_no_failure_of_the_device() -> None:
+    async with plane() as made:
+        replica = await made.add("p1")
+        devices = Devices(made, SOON_DAYS)
+        devices.answers.clear()
+        found = provisioner(made, "p1", devices)
+        await installed(made, "d")
+        await made.until(lambda: made.dpu("d").step_state == "running")
+        await replica.submit(FLEET_0, b"fleet", WritesFrozen(made.command("z1"), "z1"), timeout_s=5.0)
+        devices.answers.set()
+        await made.until(lambda: made.dpu("d").step_state == "idle", timeout_s=RENEWAL.deadline_ms / 1_000 + 60)
+        dpu = made.dpu("d")
+        assert (dpu.phase, dpu.failures) == (READY, 0) and not is_stuck(dpu)
+        assert dpu.message == "the zone was frozen until the deadline of the visit"
+        assert found.ended == {(READY, "lost"): 1} | {key: 1 for key in found.ended if key[0] != READY}
+        await asyncio.sleep(FIRST_RETRY_MS / 1_000)
+        assert not devices.visited
+        await replica.submit(FLEET_0, b"fleet", WritesThawed(made.command("z1"), "z1"), timeout_s=5.0)
+        await made.until(lambda: found.ended[READY, "done"] == 1)
+
+
 async def test_a_device_that_is_away_for_days_costs_few_records_and_is_renewed_when_it_is_back() -> None:
     async with plane() as made:
         await made.add("p1")
@@ -335,13 +362,31 @@ async def test_a_device_that_is_away_for_days_costs_few_records_and_is_renewed_w
         assert made.count(made.partition("z1"), StepStarted) == started
 
 
+async def expiry_of(made: Plane, survey: Survey) -> dict[tuple[str, ...], float]:
+    await survey.walk()
+    return values_of(fleet.collect(made.replicas["p1"], survey), DEVICE_CERTIFICATE_EXPIRY)
+
+
+@pytest.mark.parametrize("day", ["1960-01-01", "1970-01-01"])
+async def test_a_certificate_of_a_device_without_a_clock_is_in_the_metric_beside_others(day: str) -> None:
+    async with plane() as made:
+        survey = Survey(await made.add("p1"), None)
+        devices = Devices(made, 100)
+        provisioner(made, "p1", devices)
+        await installed(made, "healthy")
+        devices.day = day
+        devices.is_away = True
+        await installed(made, "odd")
+        (value,) = (await expiry_of(made, survey)).values()
+        assert 0 < value < DAY_MS / 1_000, "the alert is about values above 0"
+
+
 async def test_the_earliest_end_of_a_certificate_is_a_metric() -> None:
     async with plane() as made:
         survey = Survey(await made.add("p1"), None)
 
         async def expiry() -> dict[tuple[str, ...], float]:
-            await survey.walk()
-            return values_of(fleet.collect(made.replicas["p1"], survey), DEVICE_CERTIFICATE_EXPIRY)
+            return await expiry_of(made, survey)
 
         provisioner(made, "p1", Devices(made, 100))
         assert await expiry() == {(): 0}

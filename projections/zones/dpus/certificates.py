@@ -4,6 +4,9 @@ A device is visited once between 30 and 15 days before the day on which its cert
 days follows from a hash of the DPU's name and of that day, so that devices which got their certificates together are
 renewed one by one. A DPU of which only the authority is known is visited within 15 days after it became Ready.
 
+A visit that its provisioner did not end, because it died or its zone was frozen, is no failure: the next one begins
+after the wait of a first failure. The end of the certificate is then the only bound, and a metric of the plane.
+
 A fold knows the day only. The installer also knows for how long the certificate is valid, and leaves it alone if it is
 not time yet; the next visit is a day later.
 """
@@ -36,18 +39,24 @@ VISIT_EVERY_MS = DAY_MS
 """Time from a visit to the next one, while the certificate is still the same."""
 FIRST_RETRY_MS, LONGEST_RETRY_MS = HOUR_MS // 6, DAY_MS
 FAILURES_MAX = 60
-"""Failed visits in a row after which the plane waits for a person: more than 30 days of them."""
+"""Failed visits in a row after which the plane waits for a person: from 26 to 53 days of them."""
+FAILURES_UNTIL_STUCK = 8
+"""Failed visits in a row from which on a DPU counts as one that needs a person: after 10 to 21 hours of them."""
 
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 def end_ms(dpu: Dpu) -> int | None:
-    """The begin of the day on which the certificate of a DPU's device ends; None if it is not known."""
+    """The begin of the day on which the certificate of a DPU's device ends; None if it is not known.
+
+    A day before 1970-01-02, as devices without a clock write it, counts as the first millisecond of 1970: the
+    certificate has ended, and 0 means that no end is known.
+    """
     text = dpu.facts.get(ENDS_FACT, "")
     if _DAY.fullmatch(text) is None:
         return None
     try:
-        return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()) * 1_000
+        return max(1, int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()) * 1_000)
     except ValueError:
         return None
 
@@ -68,7 +77,7 @@ def visit_ms(name: str, dpu: Dpu) -> int | None:
 
 def retry_ms(name: str, attempt: int, failures: int, *, needs_operator: bool) -> int:
     """The time from a failed visit to the next one: half of a ceiling that doubles from 10 minutes to a day with each
-    failure, plus a share of the other half. A failure that needs a person is tried again after about a day."""
+    failure, plus a share of the other half. A failure that needs a person is tried again after 12 to 24 hours."""
     ceiling_ms = backoff_ceiling(failures - 1, FIRST_RETRY_MS, LONGEST_RETRY_MS)
     half_ms = (LONGEST_RETRY_MS if needs_operator else ceiling_ms) // 2
     return half_ms + _drawn(f"{name}/{attempt}") % half_ms + 1

@@ -37,7 +37,8 @@ STEP_DEADLINE = "step"
 """Kind of the DeadlinePassed that ends an attempt; its subject is the DPU."""
 
 LOST = "lost"
-"""Kind of a StepFailed that another provisioner appends when the provisioner of the attempt is no longer alive."""
+"""Kind of a StepFailed that is no evidence about the device: another provisioner appends it when the provisioner of the
+attempt is no longer alive, and a provisioner whose visit a freeze kept waiting until its deadline."""
 
 MAX_MESSAGE = 253
 """Maximum length of a stored failure message, in characters."""
@@ -50,7 +51,16 @@ Transition: TypeAlias = Callable[[str, Dpu, Trigger], TransitionResult]
 """The transitions of a fold version: those of the lifecycle, or with renewals of certificates."""
 
 
-def register(state: ZonesState, event: DpuRegistered, at: RecordMetadata) -> Decision:
+def _readdressed(row: Dpu, bmc_address: str) -> Dpu:
+    return replace(row, bmc_address=bmc_address)
+
+
+def register(
+    state: ZonesState,
+    event: DpuRegistered,
+    at: RecordMetadata,
+    readdressed: Callable[[Dpu, str], Dpu] = _readdressed,
+) -> Decision:
     fault = _fault_of_registration(event)
     if fault is not None:
         return refusal(fault)
@@ -70,7 +80,7 @@ def register(state: ZonesState, event: DpuRegistered, at: RecordMetadata) -> Dec
             f"{event.dpu!r}"
         )
         return refusal(Fault(reason, Reason.NODE_OUT_OF_SERVICE, dpu=event.dpu, node=old.node))
-    row = replace(old, node=event.node, bmc_address=event.bmc_address, serial=old.serial or event.serial)
+    row = replace(readdressed(old, event.bmc_address), node=event.node, serial=old.serial or event.serial)
     if event.serial in ("", row.serial):
         return _decide(state, event.dpu, old, row, at)
     swapped = Trigger("swapped", at, serial=event.serial)

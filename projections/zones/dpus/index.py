@@ -6,8 +6,9 @@ their nodes are already out of service. DPUs are in the order in which they beca
 
 from __future__ import annotations
 
-from projections.zones.dpus.certificates import Visits, end_ms
-from projections.zones.dpus.phases import ERROR, INSTALLING, PENDING
+from projections.zones.dpus.certificates import FAILURES_UNTIL_STUCK, Visits, end_ms
+from projections.zones.dpus.install_interfaces import has_renewals
+from projections.zones.dpus.phases import ERROR, INSTALLING, PENDING, READY
 from projections.zones.rows import Dpu
 
 
@@ -84,7 +85,7 @@ class DpuIndex:
         elif dpu.step_state == "running":
             self.running[name] = None
         self.visits.add(name, dpu)
-        if (ends_ms := end_ms(dpu)) is not None:
+        if (ends_ms := _certificate_end_ms(dpu)) is not None:
             self.certificate_ends[ends_ms] = self.certificate_ends.get(ends_ms, 0) + 1
 
     def _discard(self, name: str, dpu: Dpu, stays: bool) -> None:
@@ -106,7 +107,7 @@ class DpuIndex:
         self.open.pop(name, None)
         self.running.pop(name, None)
         self.visits.discard(name, dpu)
-        if (ends_ms := end_ms(dpu)) is not None:
+        if (ends_ms := _certificate_end_ms(dpu)) is not None:
             self.certificate_ends[ends_ms] -= 1
             if not self.certificate_ends[ends_ms]:
                 del self.certificate_ends[ends_ms]
@@ -120,5 +121,18 @@ def host_of(name: str, dpu: Dpu) -> str:
 
 
 def is_stuck(dpu: Dpu) -> bool:
-    """Whether a DPU needs an operator: its step failed, it is paused, or it was swapped for another card."""
-    return dpu.phase == ERROR or dpu.failures > 0 or dpu.paused or dpu.swapped
+    """Whether a DPU needs an operator: its step failed, it is paused, or it was swapped for another card.
+
+    A Ready DPU serves while visits to its device fail, and most of these failures end by themselves. It needs an
+    operator if one of them needs a person, or after several.
+    """
+    if dpu.phase == READY:
+        has_failed = dpu.failed.operator > 0 or dpu.failures >= FAILURES_UNTIL_STUCK
+    else:
+        has_failed = dpu.phase == ERROR or dpu.failures > 0
+    return has_failed or dpu.paused or dpu.swapped
+
+
+def _certificate_end_ms(dpu: Dpu) -> int | None:
+    """The end of the certificate of a device whose interface has one. Facts of a former address stay in the row."""
+    return end_ms(dpu) if has_renewals(dpu.bmc_address) else None

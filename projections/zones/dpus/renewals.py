@@ -2,8 +2,8 @@
 
 A visit is an attempt at a step of the phase Ready: it has a number, an actor and a deadline as every attempt, and its
 records are those of steps. The DPU stays Ready, whatever the visit ends with. A failed one is repeated later
-(certificates.py), and the DPU counts as one that needs an operator until one succeeds. A request that takes the DPU out
-of Ready ends the attempt as it ends others.
+(certificates.py); after several failures, or one that needs a person, the DPU counts as one that needs an operator
+until a visit succeeds. A request that takes the DPU out of Ready ends the attempt as it ends others.
 """
 
 from __future__ import annotations
@@ -15,7 +15,15 @@ from msgspec.structs import replace
 from eventstore.reasons import Fault, Reason
 from projections.attempt_limits import AttemptsByFailure
 from projections.zones.dpus import lifecycle
-from projections.zones.dpus.certificates import VISIT_EVERY_MS, retry_ms, visit_ms
+from projections.zones.dpus.certificates import (
+    AUTHORITY,
+    CERTIFICATE_FACT,
+    ENDS_FACT,
+    LONGEST_RETRY_MS,
+    VISIT_EVERY_MS,
+    retry_ms,
+    visit_ms,
+)
 from projections.zones.dpus.lifecycle import Action, TransitionResult, Trigger, stale, start
 from projections.zones.dpus.phases import READY
 from projections.zones.rows import Dpu
@@ -53,8 +61,10 @@ def _fail(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
 
 
 def _lose(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
-    """The provisioner is gone, which is no evidence about the device: the next visit may begin at once."""
-    return _ended(replace(row, message=trigger.message), 0)
+    """The provisioner is gone, or the zone was frozen, which is no evidence about the device. The next visit waits all
+    the same: the visit may be what ends provisioners."""
+    wait_ms = retry_ms(name, row.attempt, 1, needs_operator=False)
+    return _ended(replace(row, message=trigger.message), trigger.failed_ms + wait_ms)
 
 
 def _progress(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
@@ -66,6 +76,30 @@ def _retry(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
     if not row.failures:
         return lifecycle.transition(name, row, trigger)
     return replace(row, failures=0, failed=AttemptsByFailure(), not_before_ms=0, message="")
+
+
+def _resume(name: str, row: Dpu, trigger: Trigger) -> TransitionResult:
+    """Visit the device again. A time that a fast clock set before the pause delays no visit by more than a day."""
+    latest_ms = trigger.at.time_ms + LONGEST_RETRY_MS
+    return replace(row, paused=False, not_before_ms=min(row.not_before_ms, latest_ms))
+
+
+def readdressed(row: Dpu, bmc_address: str) -> Dpu:
+    """The row with this address, at which another device may answer.
+
+    The end of a certificate of the authority becomes unknown, so that the device is visited soon. A pin stays with its
+    end: without it the next certificate would be trusted, whosever it is. A visit that runs ends, because its result
+    would be about the former address; so do the failures of earlier ones.
+    """
+    if bmc_address == row.bmc_address:
+        return row
+    facts = row.facts
+    if facts.get(CERTIFICATE_FACT) == AUTHORITY:
+        facts = {key: value for key, value in facts.items() if key != ENDS_FACT}
+    row = replace(row, bmc_address=bmc_address, facts=facts)
+    if row.phase != READY:
+        return row
+    return replace(_ended(row, 0), failures=0, failed=AttemptsByFailure(), message="")
 
 
 def _ended(row: Dpu, not_before_ms: int) -> Dpu:
@@ -88,5 +122,6 @@ VISITS: Mapping[str, Action] = {
     "expired": _of_running(_fail),
     "lost": _of_running(_lose),
     "retry": _retry,
+    "resume": _resume,
 }
 """Actions in the phase Ready by trigger; others are those of the lifecycle."""

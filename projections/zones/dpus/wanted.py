@@ -23,6 +23,7 @@ from projections.item_outcomes import merged
 from projections.zones.dpus.lifecycle import Trigger, transition
 from projections.zones.dpus.phases import DELETING, ERROR
 from projections.zones.dpus.registration import Registered, Registration, limit_fault, registered
+from projections.zones.dpus.renewals import readdressed
 from projections.zones.dpus.rollout import DpuChange, admit_all, limits_of
 from projections.zones.rows import Dpu, ResourcesMark, WantedDpu, Zone
 from projections.zones.state import ZonesChange, ZonesState
@@ -166,7 +167,7 @@ class _Batch:
         old = self._state.dpus.rows[name]
         if old.phase == DELETING:
             return DONE
-        row = _on_its_node(replace(old, bmc_address=wanted.bmc_address), wanted)
+        row = _on_its_node(readdressed(old, wanted.bmc_address), wanted)
         if wanted.serial not in ("", row.serial):
             swap = Trigger("swapped", self._at, serial=wanted.serial)
             row = _row(transition(name, row, swap)) if row.serial else replace(row, serial=wanted.serial)

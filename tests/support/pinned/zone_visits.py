@@ -68,6 +68,8 @@ def visits(log: DeliveredZones) -> None:
         log.start(name)
         log.fail(name, "lost")
         log.start(name)
+        _go_to_visit(log, name)
+        log.start(name)
         log.now_ms = log.row(name).deadline_ms
         log.expire(name, log.row(name).deadline_ms)
         _go_to_visit(log, name)
@@ -84,6 +86,35 @@ def visits(log: DeliveredZones) -> None:
     log.start("visited0")
     log.request("visited0", "provision", "image-2", zone=ZONE)
     log.succeed("visited0", ends_in(log, 365))
+    _other_addresses(log)
+
+
+def _other_addresses(log: DeliveredZones) -> None:
+    """Addresses that change before, during and after visits, and a day before 1970."""
+    for number, facts in enumerate(
+        (
+            ends_in(log, 1),
+            {CERTIFICATE_FACT: "0" * 64, ENDS_FACT: day(log.now_ms)},
+            {CERTIFICATE_FACT: AUTHORITY, ENDS_FACT: "1960-01-01"},
+        )
+    ):
+        name = f"moved{number}"
+        log.register(name, zone=ZONE, bmc="redfish://a:443")
+        log.request(name, "provision", "image-1", zone=ZONE)
+        while log.row(name).phase != READY:
+            log.do_step(name, facts)
+        log.start(name)
+        log.register(name, zone=ZONE, bmc="redfish://b:443")
+        log.succeed(name, ends_in(log, 365))
+        log.now_ms += 15 * DAY_MS
+        log.start(name)
+        log.fail(name, "operator")
+        log.request(name, "pause", zone=ZONE)
+        log.request(name, "resume", zone=ZONE)
+        log.register(name, zone=ZONE, bmc="rshim:n/h")
+        log.request(name, "retry", zone=ZONE)
+        log.request(name, "provision", "image-2", zone=ZONE)
+        log.register(name, zone=ZONE, bmc="gnoi://c:9339")
 
 
 def _go_to_visit(log: DeliveredZones, name: str) -> None:
@@ -110,6 +141,8 @@ def some_visits(log: DeliveredZones, rng: Random) -> None:
         elif row.step_state == "open":
             log.wait_for_backoff(name)
             log.start(name)
+        elif rng.random() < 0.1:
+            log.register(name, zone=ZONE, bmc=rng.choice(["redfish://a:443", "rshim:n/h", f"redfish://{name}:443"]))
         elif rng.random() < 0.2:
             request = rng.choice(["provision", "pause", "resume", "resume", "retry", "skip", "abort"])
             log.request(name, request, zone=ZONE)
