@@ -239,7 +239,8 @@ def _fault(error: Exception) -> str:
     """Why a relay was not reached, without the additions of the HTTP client."""
     match error:
         case ClientConnectorCertificateError(certificate_error=SSLCertVerificationError() as refused):
-            return f"has a certificate that is not accepted: {refused.verify_message}"
+            reason = getattr(refused, "verify_message", "") or refused  # errors of the check of names have no such text
+            return f"has a certificate that is not accepted: {reason}"
         case ClientSSLError():
             return f"cannot be reached by TLS: {error}"
         case ClientConnectorError(os_error=OSError(errno=number, strerror=text)):
