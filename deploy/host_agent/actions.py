@@ -15,10 +15,11 @@ class Progress(Protocol):
     """Reports a percentage and what the action waits for.
 
     A report that is required precedes what must not happen twice: an action that runs again must know of it. Raises
-    CallFailed or PermanentError if the plane has not recorded it. Another report is best effort.
+    CallFailed or PermanentError if the plane has not recorded it. Another report is best effort: the result says
+    whether the plane has recorded it.
     """
 
-    async def __call__(self, percent: int, message: str, *, is_required: bool = False) -> None: ...
+    async def __call__(self, percent: int, message: str, *, is_required: bool = False) -> bool: ...
 
 
 class ActionFailed(Exception):

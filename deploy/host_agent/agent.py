@@ -96,7 +96,7 @@ class HostAgent:
 
         about = {"task": task.id, "action": task.action}
 
-        async def progress(percent: int, message: str, *, is_required: bool = False) -> None:
+        async def progress(percent: int, message: str, *, is_required: bool = False) -> bool:
             """Report progress. An outage of the plane must not end an installation that needs nothing of it."""
             try:
                 await self._report(pb.HostTaskState(id=task.id, state=RUNNING, percent=percent, message=message))
@@ -104,6 +104,8 @@ class HostAgent:
                 if is_required:
                     raise
                 logger.warning("progress of a task not reported: %s", error, extra=about)
+                return False
+            return True
 
         try:
             await progress(task.percent, task.message, is_required=True)

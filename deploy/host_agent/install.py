@@ -14,6 +14,12 @@ DPU that was reset before looks the same in the log, and so does a new one witho
 agent that was away at that time cannot tell them apart; then the attempt fails, and the next one installs again. That
 may be one installation more than needed. But what keeps an agent away is most often its host, whose power is that of
 the card, and a DPU with the wrong image would serve unnoticed. The DPU does not serve during either.
+
+The log of a rshim is short, and the last line of an installer may not fit. So the agent clears a log that fills, until
+it has seen that line. It does so only once the plane knows WRITTEN: an agent that is restarted then needs nothing that
+was cleared. Before that, and with a driver that cannot clear it, the log may be full. If the agent has followed it from
+the begin of the boot, the first lines of the installer suffice then, as its last one was never there to be seen. In
+that case a DPU that loses its power while it installs is taken as installed.
 """
 
 from __future__ import annotations
@@ -26,11 +32,23 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
+from urllib.parse import parse_qs, urlsplit
 
 from deploy.host_agent.actions import ActionFailed, Progress
 from deploy.host_agent.devices import rshim_of
 from deploy.host_agent.image_source import OpenImage, Stream
-from deploy.host_agent.rshim import Misc, open_boot, read_misc, write_all, write_misc
+from deploy.host_agent.rshim import (
+    CLEAR_WORDS,
+    FULL_WORDS,
+    FollowedLog,
+    Misc,
+    clear_log,
+    keep_log,
+    open_boot,
+    read_misc,
+    write_all,
+    write_misc,
+)
 from schemas.api import dpuplane_pb2 as pb
 
 BEGUN, FINAL, WRITTEN, INSTALLING, ENDED = 1, 45, 50, 75, 90
@@ -61,7 +79,8 @@ class RshimTiming(NamedTuple):
     gone_s: float = 120.0
     """Longest absence of the rshim: its device vanishes while the card is reset."""
     poll_s: float = 1.0
-    """An installer waits some 3 s between its last line and the restart, which empties the log."""
+    """Most of NVIDIA's installers wait 3 s between their last line and the restart, which empties the log. The last
+    line of one that does not wait is seen if the DPU takes longer than this to stop."""
 
 
 _TIMING = RshimTiming()
@@ -75,6 +94,8 @@ class Rshim:
         self._slot = pci_address.rpartition(".")[0]
         self._timing = timing
         self._seen_s = asyncio.get_running_loop().time()
+        self._keeps_log = False
+        """Whether the setting of an agent that was killed while it cleared the log is undone."""
         self._late: asyncio.Future[Any] | None = None
         """The work that took longer than its time limit, and may still use a file."""
 
@@ -88,7 +109,18 @@ class Rshim:
     async def read(self) -> Misc:
         """Its settings and its log."""
         folder = await self.folder()
+        if not self._keeps_log:
+            await self.timed("keep its log", lambda: keep_log(folder))
+            self._keeps_log = True
         return await self.timed("read", lambda: read_misc(folder))
+
+    async def clear_log(self) -> Misc | None:
+        """Its settings and its log, which then begins anew; None if it cannot be cleared now."""
+        try:
+            folder = await self.folder()
+            return await self.timed("clear its log", lambda: clear_log(folder))
+        except ActionFailed:
+            return None  # the next read says whether it is away
 
     async def read_if_there(self) -> Misc | None:
         """Its settings and its log; None while it is away for a time."""
@@ -149,6 +181,55 @@ class _Boots:
         return self._before is None
 
 
+class _Reached:
+    """How far an installation is, by the log of its DPU. `is_recorded` says whether the plane knows that the image is
+    written; `is_followed`, whether this agent has followed the log from the begin."""
+
+    def __init__(self, progress: Progress, percent: int, image: str, *, is_recorded: bool, is_followed: bool) -> None:
+        self._progress = progress
+        self._percent = percent
+        self._image = image
+        self._is_recorded = is_recorded
+        self._is_followed = is_followed
+        self._is_full = self._is_full_told = False
+
+    async def note(self, misc: Misc) -> None:
+        """Report what the log says."""
+        seen = ENDED if misc.has_ended else INSTALLING if misc.installs else self._percent
+        if seen > self._percent:
+            self._percent = seen
+            self._is_recorded = await self._progress(seen, _SEEN[seen]) or self._is_recorded
+        if misc.installs:
+            self._is_full = misc.words >= FULL_WORDS
+
+    def may_clear(self, misc: Misc) -> bool:
+        """Whether the log must make room for the end of the installer, and no line of it is needed any more.
+
+        A boot that is ready, or after that end, keeps its log: an agent that is restarted must see that it is ready.
+        """
+        return misc.words >= CLEAR_WORDS and self._is_recorded and self._percent < ENDED and not misc.is_ready
+
+    async def note_full(self) -> None:
+        """Report once that the last line of the installer may not fit into the log."""
+        if self._is_full and self._percent < ENDED and not self._is_full_told:
+            self._is_full_told = True
+            await self._progress(self._percent, "the DPU installs the image; the log of its rshim is full")
+
+    def check(self) -> None:
+        """Refuse a DPU that is ready without an installation."""
+        if self._percent >= ENDED or (self._is_full and self._is_followed):
+            return
+        if self._percent < INSTALLING and self._is_followed:
+            raise ActionFailed(
+                f"image: the DPU is ready, but the installer of {self._image} wrote nothing to the log of the rshim; "
+                "the DPU did not install it, or the image cannot be installed through a rshim"
+            )
+        raise ActionFailed(
+            f"image: the DPU is ready, but the end of the installer of {self._image} was not seen; it may have been "
+            "reset before, and is installed again"
+        )
+
+
 class InstallAction:
     """Installs images. `dev` is the root of the devices of the host."""
 
@@ -163,13 +244,16 @@ class InstallAction:
     async def run(self, task: pb.HostTask, progress: Progress) -> None:
         rshim = Rshim(self._dev, task.pci_address, self._timing)
         if task.percent >= WRITTEN or (task.percent >= FINAL and await self._shows_installer(rshim)):
-            await self._follow(rshim, progress, None, max(task.percent, WRITTEN))
+            percent, is_recorded = max(task.percent, WRITTEN), task.percent >= WRITTEN
+            reached = _Reached(progress, percent, _image(task), is_recorded=is_recorded, is_followed=False)
+            await self._follow(rshim, reached, None)
             return
         before = await rshim.read()
         self._check_idle(before)
         await self._write(task, rshim, progress)
-        await progress(WRITTEN, "waits for the installer of the image")
-        await self._follow(rshim, progress, before, WRITTEN)
+        is_recorded = await progress(WRITTEN, "waits for the installer of the image")
+        reached = _Reached(progress, WRITTEN, _image(task), is_recorded=is_recorded, is_followed=True)
+        await self._follow(rshim, reached, before)
 
     async def _shows_installer(self, rshim: Rshim) -> bool:
         """Whether the installer of the image begins in its time."""
@@ -216,37 +300,33 @@ class InstallAction:
         await progress(FINAL, "writes the last block of the image", is_required=True)
         await rshim.timed("take the image", lambda: write_all(handle, bytes(held)))
 
-    async def _follow(self, rshim: Rshim, progress: Progress, before: Misc | None, reached: int) -> None:
+    async def _follow(self, rshim: Rshim, reached: _Reached, before: Misc | None) -> None:
         """Follow the log to the end. `before` is what the rshim showed before this agent wrote the image; None if an
-        earlier agent wrote it. `reached` is how far the task is."""
-        loop, boots = asyncio.get_running_loop(), _Boots(before)
+        earlier agent wrote it."""
+        loop, boots, log = asyncio.get_running_loop(), _Boots(before), FollowedLog()
         ends_s = loop.time() + self._timing.install_s
         while loop.time() < ends_s:
-            misc = await rshim.read_if_there()
-            if misc is not None and boots.is_after(misc):
+            found = await rshim.read_if_there()
+            if found is not None and boots.is_after(found):
+                misc = log.shown(found)
                 if misc.fault:
                     raise ActionFailed(f"rshim: the DPU reports: {misc.fault}")
-                seen = ENDED if misc.has_ended else INSTALLING if misc.installs else reached
-                if seen > reached:
-                    reached = seen
-                    await progress(reached, _SEEN[reached])
+                await reached.note(misc)
                 if misc.is_ready and not misc.installs:
-                    _check_installed(reached, is_followed=before is not None)
+                    reached.check()
                     return
+                cleared = await rshim.clear_log() if reached.may_clear(misc) else None
+                if cleared is not None:
+                    await reached.note(log.clear(cleared))
+                else:
+                    await reached.note_full()
             await asyncio.sleep(self._timing.poll_s)
         raise ActionFailed(f"rshim: the DPU was not ready {self._timing.install_s:g} s after the image was written")
 
 
-def _check_installed(reached: int, *, is_followed: bool) -> None:
-    """Refuse a DPU that is ready without an installation. `is_followed` says that this agent has followed it from its
-    begin."""
-    if reached < INSTALLING and is_followed:
-        raise ActionFailed("image: the DPU booted without installing it")
-    if reached < ENDED:
-        raise ActionFailed(
-            "image: the DPU is ready, but the end of its installer was not seen; it may have been reset before, and is "
-            "installed again"
-        )
+def _image(task: pb.HostTask) -> str:
+    """The name of the image of a task, as its URL has it."""
+    return next(iter(parse_qs(urlsplit(task.url).query).get("image", ())), "the image")
 
 
 class RestartAction:

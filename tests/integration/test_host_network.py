@@ -195,8 +195,9 @@ async def test_a_vf_without_a_driver_fails_the_task(tmp_path: Path) -> None:
     tree, _ = card(tmp_path, "8")
     action = NetworkAction(tree.sys, HostNetwork(), appears_s=0.5)
 
-    async def progress(percent: int, message: str, *, is_required: bool = False) -> None:
+    async def progress(percent: int, message: str, *, is_required: bool = False) -> bool:
         await asyncio.sleep(0)
+        return True
 
     with pytest.raises(ActionFailed, match=r"^network: the first VF of 0000:03:00.0 has no interface 0.5 s after"):
         await action.run(pb.HostTask(id="t", pci_address=CARD, mtu=1_500), progress)

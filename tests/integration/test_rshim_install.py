@@ -100,7 +100,7 @@ async def test_a_dpu_that_loses_its_power_while_no_agent_runs_is_installed_again
     await until(lambda: "DPU is ready" in (steps.device.folder / "misc").read_text())
     assert steps.device.image == b""
     async with steps.working():
-        with pytest.raises(TaskFailed, match="image: the DPU is ready, but the end of its installer was not seen"):
+        with pytest.raises(TaskFailed, match="DPU is ready, but the end of the installer of image/1 was not seen"):
             await ended(running)
         steps.device.holds.set()
         await ended(steps.run())
@@ -113,7 +113,7 @@ async def test_a_dpu_that_loses_its_power_while_it_installs_is_not_taken_as_inst
     async with steps.working():
         await until(lambda: any(state.percent >= INSTALLING for state in steps.box.report.tasks))
         steps.device.lose_power()
-        with pytest.raises(TaskFailed, match="the end of its installer was not seen"):
+        with pytest.raises(TaskFailed, match="the end of the installer of image/1 was not seen"):
             await ended(running)
         steps.device.holds.set()
         await ended(steps.run())
@@ -127,7 +127,7 @@ async def test_an_installation_whose_end_no_agent_saw_is_not_taken_for_one(steps
     await until(lambda: steps.device.image == BFB)
     await until(lambda: "DPU is ready" in (steps.device.folder / "misc").read_text())
     async with steps.working():
-        with pytest.raises(TaskFailed, match="the end of its installer was not seen"):
+        with pytest.raises(TaskFailed, match="the end of the installer of image/1 was not seen"):
             await ended(running)
         await ended(steps.run())
     assert (steps.device.installs, steps.device.image) == (2, BFB)
@@ -175,6 +175,13 @@ def wait_for_refusal(steps: RshimSteps) -> None:
     while not steps.device.cut and time.monotonic() < ends_s:
         time.sleep(0.01)
     assert steps.device.cut
+
+
+async def test_an_image_whose_installer_writes_nothing_to_the_log_is_named(steps: RshimSteps) -> None:
+    steps.device.planned.append("lie")
+    async with steps.working():
+        with pytest.raises(TaskFailed, match="image: the DPU is ready, but the installer of image/1 wrote nothing to"):
+            await ended(steps.run())
 
 
 async def test_an_installation_by_another_program_is_not_disturbed(steps: RshimSteps) -> None:

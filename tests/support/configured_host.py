@@ -21,8 +21,9 @@ from deploy.host_agent.host_network import HostNetwork
 from schemas.api import dpuplane_pb2 as pb
 
 
-async def _progress(percent: int, message: str, *, is_required: bool = False) -> None:
+async def _progress(percent: int, message: str, *, is_required: bool = False) -> bool:
     await asyncio.sleep(0)
+    return True
 
 
 def _die_before(change: int) -> None:

@@ -2,6 +2,9 @@
 
 The driver of a real rshim is a character device. Here a thread plays it: it replaces `misc` whenever the log changes,
 and finds a setting that was written to its end. To open the FIFO resets the DPU, as with the driver.
+
+The log has 127 words: a line that does not fit is cut, and those after it are lost. A file does not tell who reads it:
+CLEAR_ON_READ clears what was shown when it was switched on, once it is switched off.
 """
 
 from __future__ import annotations
@@ -11,18 +14,27 @@ import select
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from drivers.images.bfb import MAGIC, BadImage, BfbReader
 
 FLASH_S, BOOT_S = 0.1, 0.05
 _POLL_S = 0.005
-_RESET = b"SW_RESET 1\n"
 _SHOWN_MAX = 16
-_INSTALLS = "INFO[MISC]: Installing OS image"
+WORDS_MAX = 127
+_INSTALLS, _FINISHED = "INFO[MISC]: Installing OS image", "INFO[MISC]: Installation finished"
 _BOOTED = ("INFO[BL2]: start", "INFO[MISC]: Linux up", "INFO[MISC]: DPU is ready")
+
+
+class _Shown(NamedTuple):
+    """A file that shows the log: its handle, and the number of the boot and of its lines."""
+
+    handle: int
+    boot: int
+    lines: int
 
 
 class RshimDpu:
@@ -47,12 +59,27 @@ class RshimDpu:
         self.holds.set()
         self.proceeds: Callable[[str], bool] = lambda event: True
         """Whether the next event of an installation may come: a follower must have seen what the log has."""
+        self.boot_lines: Sequence[str] = ("INFO[BL2]: start", "INFO[BL2]: boot mode (rshim)")
+        """What the boot of an installer writes to the log."""
+        self.installer_lines: Sequence[str] = ()
+        """What an installer writes before its last line."""
+        self.room_s = 0.0
+        """How long an installer waits with its next line while that does not fit into the log."""
+        self.clears = 0
+        """Counts how often the log was cleared."""
+        self.clears_on_read: _Shown | None = None
+        """What was shown when CLEAR_ON_READ was switched on; None while it is off."""
         self._slot = slot
         self._text = ""
-        self._shown: deque[int] = deque()
+        self._shown: deque[_Shown] = deque()
+        self._taken: dict[int, int] = {}
+        """How much of each file that was shown has been taken, by its handle."""
+        self._boots = 0
         self._lock = threading.Lock()
         self._reset_s = time.monotonic() - 5_000.0
         self._lines: list[str] = [*_BOOTED]
+        self._installs = False
+        """Whether the installer of an image has begun in this boot."""
         self._loses_power = threading.Event()
         self._ends = threading.Event()
         self._due: list[tuple[float, str]] = []
@@ -73,8 +100,8 @@ class RshimDpu:
             self._ends.set()
             self._thread.join(60)
             assert not self._thread.is_alive()
-            for handle in self._shown:
-                os.close(handle)
+            for shown in self._shown:
+                os.close(shown.handle)
 
     def age(self, span_s: float) -> None:
         """Let it have run for a time."""
@@ -87,7 +114,7 @@ class RshimDpu:
             shown_s = 0.0
             while not self._ends.is_set():
                 self.rounds += 1
-                self._take_setting()
+                self._take_settings()
                 self._proceed()
                 ready, _, _ = select.select([handle], [], [], _POLL_S)
                 if ready and (first := os.read(handle, 65_536)):
@@ -102,7 +129,7 @@ class RshimDpu:
 
     def _receive(self, handle: int, data: bytes) -> int:
         """Take a boot stream to its end. Returns the handle for the next one."""
-        self._reset("INFO[BL2]: start", "INFO[BL2]: boot mode (rshim)")
+        self._reset(*self.boot_lines)
         content = bytearray()
         while data and not self._ends.is_set():
             content += data
@@ -129,50 +156,85 @@ class RshimDpu:
         if how == "lie":
             self._due = [(now_s + BOOT_S, "boot")]
             return
-        self._lines.append(_INSTALLS)
+        self._log(_INSTALLS)
         self._show()
         if how == "fail":
             self._due = [(now_s + FLASH_S, "fault")]
             return
         self._next = content
-        self._due = [(now_s + FLASH_S, "flashed"), (now_s + FLASH_S + BOOT_S, "boot")]
+        ends_s = now_s + FLASH_S
+        self._due = [*((ends_s, line) for line in self.installer_lines), (ends_s, "flashed"), (ends_s + BOOT_S, "boot")]
 
     def lose_power(self) -> None:
         """Boot what is on its disk, whatever it did."""
         self._loses_power.set()
 
     def _may_proceed(self, event: str) -> bool:
-        return self.holds.is_set() and (_INSTALLS not in self._lines or self.proceeds(event))
+        return self.holds.is_set() and (not self._installs or self.proceeds(event))
 
     def _proceed(self) -> None:
         if self._loses_power.is_set():
             self._reset(*_BOOTED)
             self._loses_power.clear()
         while self._due and self._due[0][0] <= time.monotonic() and self._may_proceed(self._due[0][1]):
-            match self._due.pop(0)[1]:
-                case "fault":
-                    self._lines.append("ERR[MISC]: Failed to write the eMMC")
-                case "flashed":
-                    self.image = self._next
-                    self._lines.append("INFO[MISC]: Installation finished")
-                case "boot":
-                    self._reset(*_BOOTED)
+            due_s, event = self._due[0]
+            line = {"fault": "ERR[MISC]: Failed to write the eMMC", "flashed": _FINISHED, "boot": ""}.get(event, event)
+            if not self._has_room(line) and time.monotonic() < due_s + self.room_s:
+                return
+            del self._due[0]
+            self._log(line)
+            if event == "flashed":
+                self.image = self._next
+            elif event == "boot":
+                self._reset(*_BOOTED)
             self._show()
 
-    def _take_setting(self) -> None:
-        """Find a setting in the files that were shown last: a writer may have opened one before it was replaced."""
-        for handle in list(self._shown):
-            if (at := os.pread(handle, 65_536, 0).find(_RESET)) >= 0:
-                os.ftruncate(handle, at)
+    def _take_settings(self) -> None:
+        """Find settings in the files that were shown last: a writer may have opened one before it was replaced."""
+        for shown in list(self._shown):
+            added = os.pread(shown.handle, 65_536, self._taken[shown.handle])
+            for setting in added.splitlines(keepends=True):
+                self._taken[shown.handle] += len(setting)
+                self._take_setting(setting.decode().strip(), shown)
+
+    def _take_setting(self, setting: str, shown: _Shown) -> None:
+        match setting:
+            case "SW_RESET 1":
                 self.restarts += 1
                 self._reset("INFO[BL2]: start")
                 self._due = [(time.monotonic() + BOOT_S, "boot")]
+            case "CLEAR_ON_READ 1":
+                self.clears_on_read = shown
+            case "CLEAR_ON_READ 0":
+                before, self.clears_on_read = self.clears_on_read, None
+                if before is not None and before.boot == self._boots:
+                    self.clears += 1
+                    del self._lines[: before.lines]
+                    self._show()
 
     def _reset(self, *lines: str) -> None:
         self._reset_s = time.monotonic()
         self._due = []
-        self._lines = [*lines]
+        self._boots += 1
+        self._installs = False
+        self._lines = []
+        for line in lines:
+            self._log(line)
         self._show()
+
+    def _log(self, line: str) -> None:
+        """Write a line to the log, as `rsh_log_store` of the kernel's driver: what does not fit is lost."""
+        self._installs = self._installs or line == _INSTALLS
+        level, _, text = line.partition(": ")
+        words = min(-(-len(text) // 8), WORDS_MAX - self._words() - 1)
+        if words > 0:
+            self._lines.append(f"{level}: {text[: words * 8]}")
+
+    def _has_room(self, line: str) -> bool:
+        return not line or self._words() + _words(line) <= WORDS_MAX
+
+    def _words(self) -> int:
+        return sum(_words(line) for line in self._lines)
 
     def _show(self) -> None:
         up_s = int(time.monotonic() - self._reset_s)
@@ -188,10 +250,17 @@ class RshimDpu:
             self._text = text
             partial = self.folder / ".misc"
             partial.write_text(text)
-            self._shown.append(os.open(partial, os.O_RDWR))
+            shown = _Shown(os.open(partial, os.O_RDONLY), self._boots, len(self._lines))
+            self._shown.append(shown)
+            self._taken[shown.handle] = len(text.encode())
             partial.replace(self.folder / "misc")
             if len(self._shown) > _SHOWN_MAX:
-                os.close(self._shown.popleft())
+                os.close(self._shown.popleft().handle)
+
+
+def _words(line: str) -> int:
+    """The words of a line in the log: a header, and its text."""
+    return 1 + -(-len(line.partition(": ")[2]) // 8)
 
 
 def _last_stream(content: bytes) -> bytes | None:

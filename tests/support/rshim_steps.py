@@ -32,6 +32,7 @@ from schemas.api import dpuplane_pb2 as pb
 from tests.support.attempted_steps import AttemptedSteps
 from tests.support.rshim_dpu import RshimDpu
 
+FULL = "the log of its rshim is full"
 SERIAL, SLOT = "MT1", "0000:03:00"
 BFB = made_bfb([(1, b"image" * 1_000)]) + b"A=1\n"
 FAST = RshimTiming(call_s=20.0, install_s=60.0, restart_s=60.0, settle_s=15.0, gone_s=1.0, poll_s=0.01)
@@ -80,6 +81,10 @@ class RshimSteps(AttemptedSteps):
         self.box = MemoryTasks()
         self.device = RshimDpu(dev / "rshim0", SLOT)
         self.device.proceeds = self._is_seen
+        self.records = True
+        """Whether the plane records reports that are not required."""
+        self.told: dict[str, TaskState] = {}
+        """The last report on each task, recorded or not."""
         self._is_working = False
         self.proceeds_unseen = False
         """Whether an installation proceeds while no agent works."""
@@ -134,12 +139,14 @@ class RshimSteps(AttemptedSteps):
                 await asyncio.sleep(0.005)
 
     def _is_seen(self, event: str) -> bool:
-        """Whether the agent has seen the installer of the image, or its end before the DPU boots."""
+        """Whether the agent has seen the installer of the image, or its end before the DPU boots. The end may not be in
+        a full log."""
         tasks = {each.id for each in open_tasks(self.box.tasks, self.box.report) if each.action == INSTALL}
-        states = [state for state in self.box.report.tasks if state.id in tasks]
+        states = [*filter(None, map(self.told.get, tasks))]
         if not tasks or (not self._is_working and self.proceeds_unseen):
             return True
-        return self._is_working and any(state.percent >= (ENDED if event == "boot" else INSTALLING) for state in states)
+        wanted = ENDED if event == "boot" else INSTALLING
+        return self._is_working and any(state.percent >= wanted or FULL in state.message for state in states)
 
     async def work(self) -> None:
         """Do open tasks, one by one, until cancelled."""
@@ -149,8 +156,11 @@ class RshimSteps(AttemptedSteps):
             await asyncio.sleep(0.01)
 
     async def _do(self, task: HostTask) -> None:
-        async def progress(percent: int, message: str, *, is_required: bool = False) -> None:
-            self.box.state(TaskState(task.id, "running", percent, message))
+        async def progress(percent: int, message: str, *, is_required: bool = False) -> bool:
+            told = self.told[task.id] = TaskState(task.id, "running", percent, message)
+            if self.records or is_required:
+                self.box.state(told)
+            return self.records or is_required
 
         self.begun += 1
         known = self.box.report.state_of(task.id) or TaskState(task.id, "running")
@@ -162,7 +172,7 @@ class RshimSteps(AttemptedSteps):
             percent=known.percent,
             message=known.message,
         )
-        await progress(known.percent, known.message, is_required=True)
+        self.box.state(known)
         try:
             await self.actions[task.action].run(given, progress)
         except ActionFailed as error:

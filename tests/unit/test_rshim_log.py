@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.host_agent.rshim import Misc, parsed, read_misc, write_misc
+from deploy.host_agent import rshim
+from deploy.host_agent.rshim import FollowedLog, Misc, clear_log, keep_log, parsed, read_misc, write_misc
 
 SHOWN = """DISPLAY_LEVEL   2 (0:basic, 1:advanced, 2:log)
 BF_MODE         DPU mode
@@ -72,3 +73,46 @@ def test_the_log_is_asked_for_once(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         write_misc(tmp_path / "missing", "SW_RESET 1")
     assert not (tmp_path / "missing").exists()
+
+
+def test_a_line_takes_a_word_and_those_of_its_text() -> None:
+    assert log().words == 0
+    assert log("INFO[BL2]: start").words == 2
+    assert log("INFO[MISC]: 12345678", "INFO[MISC]: 123456789", "INFO[MISC]: ").words == 2 + 3 + 1
+    assert log("INFO[PSC]: PSC BL1 START", "INFO[BL2]: start").words == 3 + 2, "lines of an earlier boot take room, too"
+    assert log("INFO[MISC]: " + "\u00e9" * 5).words == 1 + 2
+
+
+def test_lines_that_were_cleared_belong_to_the_boot_until_the_next_one() -> None:
+    found, begin, line = FollowedLog(), "INFO[BL2]: start", "INFO[MISC]: Installing OS image"
+    assert found.shown(Misc(1, (begin,))).lines == (begin,)
+    found.clear(Misc(2, (begin, line), 7))
+    assert found.shown(Misc(2, ())) == Misc(2, (begin, line))
+    later = found.shown(Misc(3, ("INFO[MISC]: DPU is ready",), 4))
+    assert (later.installs, later.is_ready, later.words) == (True, True, 4)
+    found.clear(Misc(4, ("INFO[MISC]: more",), 2))
+    assert found.shown(Misc(4, ())).lines == (begin, line, "INFO[MISC]: more")
+    assert found.shown(Misc(0, ())).lines == (), "the time since the reset began anew"
+    found.clear(Misc(1, (line,)))
+    assert found.shown(Misc(5, (begin,))).lines == (begin,)
+    assert found.shown(Misc(6, (begin,))).lines == (begin,)
+
+
+def test_the_log_is_cleared_by_one_read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "misc").write_text(SHOWN)
+    assert clear_log(tmp_path) == parsed(SHOWN)
+    assert (tmp_path / "misc").read_text() == f"{SHOWN}CLEAR_ON_READ 1\nCLEAR_ON_READ 0\n"
+
+    def fail(folder: Path) -> Misc:
+        raise OSError
+
+    monkeypatch.setattr(rshim, "read_misc", fail)
+    with pytest.raises(OSError):
+        clear_log(tmp_path)
+    assert (tmp_path / "misc").read_text().endswith("CLEAR_ON_READ 1\nCLEAR_ON_READ 0\n" * 2)
+
+
+def test_a_driver_that_cannot_clear_the_log_is_not_asked_to_read_it(tmp_path: Path) -> None:
+    assert clear_log(tmp_path) is None
+    keep_log(tmp_path)
+    assert not [*tmp_path.iterdir()]
