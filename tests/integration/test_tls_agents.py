@@ -89,7 +89,7 @@ async def test_acknowledgements_for_other_dpus_have_no_effect(tmp_path: Path) ->
 @pytest.mark.parametrize("who", ["node-agent/d0", "operator/ann", "viewer/vic", "plane/api", "provisioner/p"])
 async def test_no_other_role_gets_a_link(tmp_path: Path, who: str) -> None:
     async with guarded_relay(tmp_path, Tables(["d0"])) as served:
-        with pytest.raises(LinkClosed, match="refuses the link: .*dpu-agent"):
+        with pytest.raises(LinkClosed, match=r"refuses the link: .*dpu-agent"):
             async with dialed(served.address, served.cert_issuer.issue(who)):
                 pass
         assert (served.denials.denied, served.relay.zones) == (1, {})
