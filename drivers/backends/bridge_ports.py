@@ -110,8 +110,9 @@ class _Planning:
         owner = self._rows.bridge_of.get(wanted.name, bridge.name)
         if owner != bridge.name:
             return _Waits(f"the bridge {owner} to release the port {wanted.name}")
-        if wanted.name in self._rows.bond_of:  # the database would refuse the whole transaction
-            return _Waits(f"the bond {self._rows.bond_of[wanted.name]} to release the interface {wanted.name}")
+        if (other := self._rows.port_of_interface.get(wanted.name)) is not None:
+            # The database would refuse the whole transaction: an interface has one name in all of it.
+            return _Waits(f"the port {other} to release the interface {wanted.name}")
         is_known = (bridge.name, wanted.name) in self.wanted
         self.wanted.add((bridge.name, wanted.name))
         present = bridge.ports.get(wanted.name)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -247,14 +248,16 @@ class OpenVSwitch:
 
     async def _read_priorities(self, session: SwitchSession, table: DeviceTable) -> Priorities:
         """The priorities that the rules of a table have in the bridge, in the order of precedence."""
-        by_cookie: dict[int, int] = {}
+        found: defaultdict[int, Counter[int]] = defaultdict(Counter)
+        """The number of flows by cookie and priority. A flow of another program may have the cookie of a rule."""
 
         def add(flow: Flow) -> None:
-            by_cookie[flow.cookie] = flow.priority
+            found[flow.cookie][flow.priority] += 1
 
         await session.read_flows(COOKIE, COOKIE_MASK, add, self._layout.table)
+        most_frequent = {cookie: counts.most_common(1)[0][0] for cookie, counts in found.items()}
         try:
-            return priorities_found(by_cookie, table.rules)
+            return priorities_found(most_frequent, table.rules)
         except ValueError as error:  # more rules than a switch can order
             raise SwitchRefused(str(error)) from error
 

@@ -14,7 +14,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
@@ -146,17 +146,18 @@ class OpenVSwitchNetwork:
         self.counts = self.counts._replace(connections=self.counts.connections + 1)
         self._sessions, self.fault = sessions, ""
         logger.info("network of the bridge connected", extra={"bridge": self._bridge.name})
-        is_due = True
+        now = asyncio.get_running_loop().time
+        due_at = now()
         while True:
             seen = sessions.database.updates
+            is_due = now() >= due_at
             await self._restore(sessions, is_due=is_due)
-            try:
-                async with asyncio.timeout(CHECK_S * self._rng.uniform(0.8, 1.2)):
+            if is_due:  # a change of the database, which may change all the time, does not defer the check
+                due_at = now() + CHECK_S * self._rng.uniform(0.8, 1.2)
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(due_at):
                     await sessions.database.updated(seen)
-                is_due = False
-                await asyncio.sleep(GATHER_S)
-            except TimeoutError:
-                is_due = True
+                    await asyncio.sleep(GATHER_S)
 
     async def _heed(self, switch: SwitchSession) -> None:
         """Have the bridge hold the document when it reports that another program has changed flows: the later, the more

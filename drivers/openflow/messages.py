@@ -19,6 +19,8 @@ ADD, DELETE_STRICT = 0, 4
 ALL_TABLES = 0xFF
 NORMAL = 0xFFFF_FFFA
 """The port that forwards as a learning switch does."""
+NO_TIMEOUTS = (0, 0)
+"""Of a flow that stays until it is deleted."""
 
 HEADER = Struct("!BBHI")
 _BUNDLE_CONTROL = Struct("!IHH")
@@ -40,13 +42,15 @@ _ATOMIC_IN_ORDER = 3
 _FLOW, _FLOW_MONITOR = 1, 16
 _ADDED_REMOVED_MODIFIED = 2 | 4 | 8
 _MODIFIED = 3
-"""The last kind of update that names a flow; a change by the session itself is abbreviated."""
+"""The last kind of update that names a flow."""
+_ENTRY_BYTES_MIN = 8
 _MORE = 1
 _ALL_FLOWS = b"\x00\x01\x00\x04\x00\x00\x00\x00"
 _HELLO_VERSIONS = b"\x00\x01\x00\x08" + (1 << VERSION).to_bytes(4, "big")
 
 
-NO_TIMEOUTS = (0, 0)
+class MessageInvalid(Exception):
+    """A message that does not have the layout of its type."""
 
 
 class Flow(NamedTuple):
@@ -143,10 +147,12 @@ def monitor_request(xid: int, table: int) -> bytes:
 
 
 def updates(body: bytes) -> Iterator[tuple[int, int]]:
-    """The table and the cookie of each flow that a multipart message reports as changed by another session."""
+    """The table and the cookie of each flow that a multipart message reports as changed by another session. Updates
+    about changes by this session are abbreviated: they name no flow."""
     at = _MULTIPART.size if _MULTIPART.unpack_from(body)[0] == _FLOW_MONITOR else len(body)
     while at < len(body):
         size, kind = _UPDATE.unpack_from(body, at)
+        _check_entry(size, len(body) - at)
         if kind <= _MODIFIED:
             _, _, table, _, _, _, _, cookie = _FLOW_UPDATE.unpack_from(body, at)
             yield table, cookie
@@ -163,6 +169,7 @@ def flows(body: bytes) -> Iterator[Flow]:
     at, end = _MULTIPART.size, len(body)
     while at < end:
         size, table, _, _, priority, idle_s, hard_s, _, _, cookie, _, _ = _FLOW_STATS.unpack_from(body, at)
+        _check_entry(size, end - at)
         begin = at + _FLOW_STATS.size
         length = int.from_bytes(body[begin + 2 : begin + 4], "big")
         yield Flow(
@@ -174,6 +181,12 @@ def flows(body: bytes) -> Iterator[Flow]:
             (idle_s, hard_s) if idle_s or hard_s else NO_TIMEOUTS,
         )
         at += size
+
+
+def _check_entry(size: int, left: int) -> None:
+    """Raise MessageInvalid if an entry cannot have this size in a body of which these bytes are left."""
+    if not _ENTRY_BYTES_MIN <= size <= left:
+        raise MessageInvalid(f"an entry of {size} bytes where {left} are left")
 
 
 def error(body: bytes) -> SwitchError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from pathlib import Path
@@ -15,10 +16,10 @@ from projections.field_checks import quoted
 
 CONNECT_S = 5.0
 ECHO_S = 5.0
-"""A switch that sends nothing for this time is asked for an echo; it is lost if it sends nothing for twice the time."""
+"""A switch that sends nothing for this time is asked for an echo."""
 ANSWER_S = 60.0
-"""Timeout of a reply. A switch that has a request is silent for as long: while it commits a large bundle, it answers no
-echo."""
+"""Timeout of a reply. The session is lost if the switch sends nothing for this time. The limit is the same without a
+request: one thread of the switch serves all sessions, and while it commits a large bundle it answers no echo."""
 CHUNK = 1 << 18
 """Bytes that are written before the session waits for the switch to read them."""
 CLOSED = "the switch closed the connection"
@@ -76,7 +77,9 @@ class SwitchSession:
         try:
             async with asyncio.timeout(CONNECT_S):
                 version, kind, _, body = await self._receive()
-        except (OSError, EOFError, TimeoutError) as error:
+        except TimeoutError as error:
+            raise SwitchLost(f"{path} did not answer within {CONNECT_S:g} s") from error
+        except (OSError, EOFError, of.MessageInvalid) as error:
             raise SwitchLost(f"{path} does not speak OpenFlow") from error
         if kind != of.HELLO or not of.is_offered(body, version):
             raise SwitchLost(f"{path} does not offer OpenFlow 1.4: add it to the column protocols of the bridge")
@@ -91,15 +94,16 @@ class SwitchSession:
                         _, kind, xid, body = await self._receive()
                 except TimeoutError:
                     silent += 1
-                    limit_s = ANSWER_S if self._waiting else 2 * ECHO_S
-                    if silent * ECHO_S >= limit_s:
-                        raise SwitchLost(f"the switch sent nothing for {limit_s:.0f} s") from None
+                    if silent * ECHO_S >= ANSWER_S:
+                        raise SwitchLost(f"the switch sent nothing for {ANSWER_S:.0f} s") from None
                     self._write(of.message(of.ECHO_REQUEST, next(self._xids)))
                     continue
                 silent = 0
                 self._take(kind, xid, body)
         except (OSError, EOFError) as error:
             raise SwitchLost(CLOSED) from error
+        except (of.MessageInvalid, struct.error) as error:
+            raise SwitchLost(f"the switch sent a message that cannot be read: {error}") from error
         finally:
             for result, _ in self._waiting.values():
                 if not result.done():
@@ -107,7 +111,8 @@ class SwitchSession:
             self.close()
 
     def close(self) -> None:
-        self._writer.close()
+        """End the session without sending what is buffered: a switch that does not read would keep writers waiting."""
+        self._writer.transport.abort()
 
     async def install(self, added: Iterable[Flow], deleted: Iterable[Flow]) -> None:
         """Add flows and delete flows in one bundle: a packet meets all of them or none. Additions come first. Raises
@@ -235,7 +240,10 @@ class SwitchSession:
     async def _send(self, data: bytes | bytearray) -> None:
         self._write(data)
         try:
-            await self._writer.drain()
+            async with asyncio.timeout(ANSWER_S):
+                await self._writer.drain()
+        except TimeoutError as error:  # before OSError, of which it is a kind
+            raise SwitchLost(f"the switch read nothing for {ANSWER_S:.0f} s") from error
         except OSError as error:
             raise SwitchLost(CLOSED) from error
 
@@ -247,4 +255,6 @@ class SwitchSession:
     async def _receive(self) -> tuple[int, int, int, bytes]:
         """The next message: its version, type, xid and body."""
         version, kind, length, xid = of.HEADER.unpack(await self._reader.readexactly(of.HEADER.size))
+        if length < of.HEADER.size:
+            raise of.MessageInvalid(f"its length is {length} bytes")
         return version, kind, xid, await self._reader.readexactly(length - of.HEADER.size)

@@ -49,14 +49,14 @@ class Bridge(NamedTuple):
 
 class SwitchRows(NamedTuple):
     """Everything of one switch. `bridge_of` is the bridge of each port, also of ports that are not listed.
-    `bond_of` is the bond of each interface that is in one."""
+    `port_of_interface` is the port of each interface whose name is not that of its port, such as a member of a bond."""
 
     has_dpdk: bool
     configured: int
     """The last number of a configuration that the switch has taken over completely."""
     bridges: Mapping[str, Bridge]
     bridge_of: Mapping[str, str]
-    bond_of: Mapping[str, str]
+    port_of_interface: Mapping[str, str]
 
 
 def switch_rows(rows: Rows) -> SwitchRows:
@@ -64,7 +64,7 @@ def switch_rows(rows: Rows) -> SwitchRows:
     ports, interfaces = rows.get("Port", {}), rows.get("Interface", {})
     bridges: dict[str, Bridge] = {}
     bridge_of: dict[str, str] = {}
-    bond_of: dict[str, str] = {}
+    port_of_interface: dict[str, str] = {}
     for uuid, row in rows.get("Bridge", {}).items():
         found: dict[str, Port] = {}
         for port_uuid in _uuids(row["ports"]):
@@ -75,10 +75,10 @@ def switch_rows(rows: Rows) -> SwitchRows:
             members = _uuids(port["interfaces"])
             if len(members) == 1 and members[0] in interfaces:
                 found[port["name"]] = _port(port_uuid, port, members[0], interfaces[members[0]], row["name"])
-            elif len(members) > 1:
-                bond_of |= {interfaces[each]["name"]: port["name"] for each in members if each in interfaces}
+            names = (interfaces[each]["name"] for each in members if each in interfaces)
+            port_of_interface |= {name: port["name"] for name in names if name != port["name"]}
         bridges[row["name"]] = Bridge(uuid, row["name"], row["datapath_type"], found)
-    return SwitchRows(*_root(rows), bridges, bridge_of, bond_of)
+    return SwitchRows(*_root(rows), bridges, bridge_of, port_of_interface)
 
 
 def configured(rows: Rows) -> int:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import os
 import random
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from deploy.host.openvswitch import Switch
 from drivers.backends import openvswitch
 from drivers.backends.device import DeviceFailed
 from drivers.backends.openvswitch import OpenVSwitch
-from drivers.openflow import rule_flows
+from drivers.openflow import rule_flows, session
 from drivers.openflow.rule_flows import rule_cookie
 from projections.rules.device_table import EMPTY_TABLE, DeviceTable
 from projections.rules.rule import Rule, precedence
@@ -158,6 +160,28 @@ async def test_a_restarted_switch_is_filled_again(switch: Switch) -> None:
         assert await device.read_back() == content.digest
 
 
+async def test_no_session_ends_while_the_switch_is_busy(switch: Switch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One thread of the switch serves all bridges: the commit of one bridge silences the others for as long."""
+    monkeypatch.setattr(session, "ECHO_S", 0.1)
+    process = int((switch.folder / "ovs-vswitchd.pid").read_text())
+    content = table(1, some_rules(random.Random(9)))
+    for bridge in ("busy", "idle"):
+        switch.add_bridge(bridge)
+    async with bridge_device(switch, "busy") as busy, bridge_device(switch, "idle") as idle:
+        await restored(idle, content)
+        os.kill(process, signal.SIGSTOP)
+        try:
+            asked = asyncio.create_task(restored(busy, content))
+            await asyncio.sleep(1.0)
+        finally:
+            os.kill(process, signal.SIGCONT)
+        await asked
+        for device in (busy, idle):
+            device.forget()
+            assert await device.read_back() == content.digest
+        assert busy.counts.connections == idle.counts.connections == 1
+
+
 async def test_changed_flows_are_reported_and_repaired_within_the_budget(
     switch: Switch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,6 +252,22 @@ async def test_a_flow_that_would_expire_is_repaired(switch: Switch, monkeypatch:
             switch.ofctl("add-flow", "expiring", f"{timeout},{line}")
             await repaired(device, repairs)
             assert switch.flows("expiring") == whole
+
+
+async def test_a_copied_cookie_does_not_move_the_flows_of_its_rule(switch: Switch) -> None:
+    """A flow of another program may have any priority that a rule may have, and be the last one that is read."""
+    switch.add_bridge("kept")
+    rule = Rule(1, "allow", "any", ())
+    content = table(1, {rule: frozenset(prefix(f"10.0.0.{number}/32") for number in range(20))})
+    async with bridge_device(switch, "kept") as device:
+        await restored(device, content)
+    whole = switch.flows("kept")
+    for source in ("1.2.3.4", "172.16.0.1", "192.168.7.7", "203.0.113.9"):
+        stray = f"priority=500,ip,nw_src={source},actions=drop"
+        switch.ofctl("add-flow", "kept", f"cookie={rule_cookie(rule):#x},table=20,{stray}")
+        async with bridge_device(switch, "kept") as device:
+            await restored(device, content)
+        assert switch.flows("kept") == whole
 
 
 @pytest.mark.parametrize("place", ["table=200,priority=7", "table=20,priority=0", "table=20,priority=65535"])

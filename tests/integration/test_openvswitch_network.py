@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from drivers.backends import openvswitch_network
 from drivers.backends.device import DeviceFailed, Programmed
 from drivers.backends.openvswitch_network import OpenVSwitchNetwork
 from drivers.backends.simulated import SimulatedDevice
+from drivers.openflow.session import SwitchRefused, SwitchSession, Watched
 from drivers.wire.agent_messages import NO_DIGEST
 from drivers.wire.links import Link, memory_link_pair
 from projections.resources import kinds
@@ -208,14 +209,20 @@ async def test_a_port_of_another_bridge_is_awaited_and_the_others_are_connected(
     switch.vsctl("del-br", "br1")
 
 
-async def test_an_interface_in_a_bond_is_awaited_and_the_others_are_connected(switch: Switch, bridge: str) -> None:
-    """An interface has one name in the whole database, which would refuse a transaction with a second one."""
+@pytest.mark.parametrize("is_alone", [False, True])
+async def test_an_interface_in_a_bond_is_awaited_and_the_others_are_connected(
+    switch: Switch, bridge: str, is_alone: bool
+) -> None:
+    """An interface has one name in the whole database, which would refuse a transaction with a second one. A bond with
+    one member left is a port like others, but of another name."""
     near, bonded = physical("p0"), physical("b0")
     document = Document(interfaces=(near, bonded), switches=(chain("chain", near, bonded),))
     switch.vsctl("add-bond", bridge, "bond0", "b0", "b1")
+    if is_alone:
+        switch.vsctl("del-bond-iface", "bond0", "b1")
     async with bridge_network(switch, bridge) as device:
         assert (await programmed(device, document)).unresolved == (bonded.name,)
-        assert device.waiting == {bonded.name: "the bond bond0 to release the interface b0"}
+        assert device.waiting == {bonded.name: "the port bond0 to release the interface b0"}
         assert any(f"in_port={number(switch, 'p0')}" in line for line in flows(switch, bridge))
         switch.vsctl("del-port", "bond0")
         await whole(device, document)
@@ -324,6 +331,26 @@ async def test_chains_that_the_switch_flushes_are_restored_at_once(
         switch.ofctl("del-flows", bridge)
         await until(lambda: flows(switch, bridge) == expected)
         assert device.counts.repairs == 1
+
+
+async def test_the_interval_of_checks_ends_while_the_database_changes_all_the_time(
+    switch: Switch, bridge: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def watch_refused(session: SwitchSession, watched: Sequence[Watched]) -> None:
+        raise SwitchRefused("this version has no monitors")
+
+    monkeypatch.setattr(SwitchSession, "watch", watch_refused)
+    monkeypatch.setattr(openvswitch_network, "CHECK_S", 2.0)
+    near, far = physical("p0"), physical("p1")
+    async with bridge_network(switch, bridge) as device:
+        await programmed(device, Document(interfaces=(near, far), switches=(chain("chain", near, far),)))
+        expected = flows(switch, bridge)
+        switch.ofctl("del-flows", bridge, "table=31")
+        async with asyncio.timeout(60):
+            while flows(switch, bridge) != expected:
+                change = ("set", "interface", f"{bridge}-1", f"external_ids:x={random.random()}")
+                await asyncio.to_thread(switch.vsctl, *change)
+                await asyncio.sleep(0.1)
 
 
 async def test_a_flow_of_another_program_at_the_priority_of_the_hooks_is_an_error(switch: Switch, bridge: str) -> None:

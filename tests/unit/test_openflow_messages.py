@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,6 +57,16 @@ def test_updates_of_a_monitor_name_the_flows_that_others_changed() -> None:
     body = struct.pack("!HH4x", 16, 0) + b"".join(each for pair in zip(changed, others, strict=True) for each in pair)
     assert list(of.updates(body)) == [(21, 8), (22, 9), (23, 10)]
     assert list(of.updates(struct.pack("!HH4x", 1, 0) + stats(Flow(20, 5, 1, b"", b"")))) == []
+
+
+@pytest.mark.parametrize("size", [0, 7, 100])
+def test_an_entry_of_an_impossible_size_is_an_error(size: int) -> None:
+    entry = struct.pack("!HHBBHHH4xQ", size, 1, 20, 0, 0, 0, 5, 7) + of.match(b"")
+    with pytest.raises(of.MessageInvalid, match=f"an entry of {size} bytes where 32 are left"):
+        list(of.updates(struct.pack("!HH4x", 16, 0) + entry))
+    reported = struct.pack("!H", size) + stats(Flow(20, 5, 1, b"", b""))[2:]
+    with pytest.raises(of.MessageInvalid, match=f"an entry of {size} bytes where 56 are left"):
+        list(of.flows(struct.pack("!HH4x", 1, 0) + reported[:56]))
 
 
 def test_a_switch_offers_a_version_in_its_bitmap_or_by_its_header() -> None:

@@ -189,11 +189,80 @@ def test_a_switch_that_commits_for_long_is_not_lost(run: Run, tmp_path: Path, mo
     run(with_switch(tmp_path / "s", busy, scenario))
 
 
+def test_a_session_without_a_request_is_kept_while_the_switch_is_busy(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commit of another session keeps the switch from answering the echoes of this one."""
+    monkeypatch.setattr(module, "ECHO_S", 0.02)
+    echoes: list[int] = []
+
+    def busy(kind: int, xid: int, body: bytes) -> bytes | None:
+        if kind == of.ECHO_REQUEST:
+            echoes.append(xid)
+            return b"" if len(echoes) < 5 else of.message(of.ECHO_REPLY, xid)
+        return obliging(kind, xid, body)
+
+    async def scenario(session: SwitchSession) -> None:
+        while len(echoes) < 6:
+            await asyncio.sleep(0.01)
+        assert await session.flows(0, 0) == []
+
+    run(with_switch(tmp_path / "s", busy, scenario))
+
+
+@pytest.mark.parametrize("is_silent", [True, False])
+def test_a_request_to_a_switch_that_does_not_read_ends(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_silent: bool
+) -> None:
+    """The switch stops to read in the middle of a bundle that exceeds the buffers of the socket."""
+    monkeypatch.setattr(module, "ECHO_S", 0.05)
+    monkeypatch.setattr(module, "ANSWER_S", 1.0)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(of.hello(1))
+        for _ in range(2):  # its Hello, and the bundle
+            _, kind, length, xid = of.HEADER.unpack(await reader.readexactly(of.HEADER.size))
+            writer.write(obliging(kind, xid, await reader.readexactly(length - of.HEADER.size)) or b"")
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        while not ended.is_set():
+            writer.write(b"" if is_silent else of.message(of.ECHO_REPLY, 0))
+            await asyncio.sleep(0.05)
+        writer.close()
+
+    ended = asyncio.Event()
+
+    async def main() -> None:
+        async with await asyncio.start_unix_server(serve, tmp_path / "s"):
+            session = await SwitchSession.open(tmp_path / "s")
+            serving = asyncio.create_task(session.serve())
+            with pytest.raises(SwitchLost, match=r"closed the connection|the switch read nothing"):
+                async with asyncio.timeout(60):
+                    await session.install([FLOW] * 50_000, [])
+            ended.set()
+            serving.cancel()
+            await asyncio.wait({serving})
+
+    run(main())
+
+
+def test_a_switch_that_sends_what_cannot_be_read_is_lost(run: Run, tmp_path: Path) -> None:
+    def garbling(kind: int, xid: int, body: bytes) -> bytes | None:
+        entry_of_no_size = struct.pack("!HH4x", 16, 0) + bytes(64)
+        return of.message(of.MULTIPART_REPLY, 0, entry_of_no_size) if kind == of.MULTIPART_REQUEST else b""
+
+    async def scenario(session: SwitchSession) -> None:
+        with pytest.raises(SwitchLost, match="closed the connection"):
+            await session.flows(0, 0)
+
+    run(with_switch(tmp_path / "s", garbling, scenario))
+
+
 @pytest.mark.parametrize(
     ("hello", "said"),
     [
         (of.message(of.HELLO, 1, b"\x00\x01\x00\x08\x00\x00\x00\x02"), "does not offer OpenFlow 1.4"),
-        (b"", "does not speak OpenFlow"),
+        (b"", "did not answer within 0.2 s"),
+        (struct.pack("!BBHI", 5, 0, 3, 1), "does not speak OpenFlow"),
     ],
 )
 def test_a_switch_without_the_version_is_named(
