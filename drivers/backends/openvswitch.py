@@ -127,7 +127,11 @@ class OpenVSwitch:
     async def _watch(self, session: SwitchSession) -> None:
         """Have the session report changes of the flows of the table."""
         layout = self._layout
-        tables = (Watched(0, COOKIE, COOKIE_MASK), Watched(layout.chains, COOKIE, COOKIE_MASK), Watched(layout.table))
+        tables = (
+            Watched(0, COOKIE, COOKIE_MASK, frozenset({layout.hook_priority})),
+            Watched(layout.chains, COOKIE, COOKIE_MASK, frozenset({0})),
+            Watched(layout.table),
+        )
         try:
             await session.watch(tables)
         except SwitchRefused as error:

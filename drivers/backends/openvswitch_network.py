@@ -25,6 +25,7 @@ from drivers.backends.bridge_ports import PortPlan, plan_ports
 from drivers.backends.device import NOT_TRIED, DeviceFailed, DeviceNotReady, Programmed
 from drivers.openflow.chain_flows import (
     NETWORK_COOKIE,
+    SWITCHING_PRIORITIES,
     ChainDifference,
     ChainLayout,
     Endpoint,
@@ -163,8 +164,14 @@ class OpenVSwitchNetwork:
         """Have the bridge hold the document when it reports that another program has changed flows: the later, the more
         repairs there were."""
         layout = self._bridge.layout
-        try:  # flows of the second table are learned and end all the time
-            await switch.watch([Watched(table, NETWORK_COOKIE, COOKIE_MASK) for table in (0, layout.table)])
+        watched = (
+            Watched(0, NETWORK_COOKIE, COOKIE_MASK, frozenset({layout.hook_priority})),
+            Watched(layout.table),
+            # Learned flows, which end all the time, have other cookies and other priorities.
+            Watched(layout.table + 1, NETWORK_COOKIE, COOKIE_MASK, SWITCHING_PRIORITIES),
+        )
+        try:
+            await switch.watch(watched)
         except SwitchRefused:
             return  # the interval has to do
         while True:

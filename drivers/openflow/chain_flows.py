@@ -35,6 +35,8 @@ _PTP = bytes.fromhex("0180c200000e")
 _PTP_PRIORITY = 50
 _TAGGED = 0x1000
 _OF_VLAN = 3
+SWITCHING_PRIORITIES = frozenset({0, 2, _OF_VLAN, _OF_VLAN + 2})
+"""Priorities of the flows of the table of switching that are not learned."""
 
 
 class Endpoint(NamedTuple):

@@ -146,16 +146,16 @@ def monitor_request(xid: int, table: int) -> bytes:
     return message(MULTIPART_REQUEST, xid, _MULTIPART.pack(_FLOW_MONITOR, 0) + body)
 
 
-def updates(body: bytes) -> Iterator[tuple[int, int]]:
-    """The table and the cookie of each flow that a multipart message reports as changed by another session. Updates
-    about changes by this session are abbreviated: they name no flow."""
+def updates(body: bytes) -> Iterator[tuple[int, int, int]]:
+    """The table, priority and cookie of each flow that a multipart message reports as changed by another session.
+    Updates about changes by this session are abbreviated: they name no flow."""
     at = _MULTIPART.size if _MULTIPART.unpack_from(body)[0] == _FLOW_MONITOR else len(body)
     while at < len(body):
         size, kind = _UPDATE.unpack_from(body, at)
         _check_entry(size, len(body) - at)
         if kind <= _MODIFIED:
-            _, _, table, _, _, _, _, cookie = _FLOW_UPDATE.unpack_from(body, at)
-            yield table, cookie
+            _, _, table, _, _, _, priority, cookie = _FLOW_UPDATE.unpack_from(body, at)
+            yield table, priority, cookie
         at += size
 
 

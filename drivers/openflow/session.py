@@ -35,11 +35,13 @@ class SwitchRefused(TransientError):
 
 
 class Watched(NamedTuple):
-    """The flows of a table that have these bits in their cookie; all of them if the mask is 0."""
+    """The flows of a table that have these bits in their cookie; all of them if the mask is 0. Also those with one of
+    these priorities: a flow of another program that replaces a watched one has its own cookie."""
 
     table: int
     cookie: int = 0
     mask: int = 0
+    priorities: frozenset[int] = frozenset()
 
 
 class SwitchSession:
@@ -221,7 +223,7 @@ class SwitchSession:
             self._write(of.message(of.ECHO_REPLY, xid, body))
             return
         if kind == of.MULTIPART_REPLY and xid == _UPDATE_XID:
-            if any(self._is_watched(table, cookie) for table, cookie in of.updates(body)):
+            if any(self._is_watched(*each) for each in of.updates(body)):
                 self._changed.set()
             return
         waiting = self._waiting.get(xid)
@@ -233,9 +235,11 @@ class SwitchSession:
         elif take(kind, body):
             result.set_result(None)
 
-    def _is_watched(self, table: int, cookie: int) -> bool:
+    def _is_watched(self, table: int, priority: int, cookie: int) -> bool:
         watched = self._watched.get(table)
-        return watched is not None and (cookie ^ watched.cookie) & watched.mask == 0
+        if watched is None:
+            return False
+        return (cookie ^ watched.cookie) & watched.mask == 0 or priority in watched.priorities
 
     async def _send(self, data: bytes | bytearray) -> None:
         self._write(data)

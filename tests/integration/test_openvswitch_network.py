@@ -333,6 +333,31 @@ async def test_chains_that_the_switch_flushes_are_restored_at_once(
         assert device.counts.repairs == 1
 
 
+@pytest.mark.parametrize("change", ["deleted", "hook", "learning", "switching"])
+async def test_chains_that_another_program_changes_are_restored_at_once(
+    switch: Switch, bridge: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, change: str
+) -> None:
+    """A flow with the match and the priority of another one replaces it, with its own cookie."""
+    monkeypatch.setattr(openvswitch_network, "CHECK_S", 3_600.0)
+    near, far = physical("p0"), physical("p1")
+    async with bridge_network(switch, bridge) as device:
+        await programmed(device, Document(interfaces=(near, far), switches=(chain("chain", near, far),)))
+        expected = flows(switch, bridge)
+        port = number(switch, "p0")
+        await asyncio.sleep(0.5)  # the check that the new ports caused
+        if change == "deleted":
+            switch.ofctl("del-flows", bridge, "table=31")
+        elif change == "hook":
+            stray = f"table=0,priority={LAYOUT.hook_priority - 1},in_port={port},actions=drop"
+            switch.ofctl("add-flow", bridge, stray)
+            await until(lambda: "hook-priority: another program" in caplog.text)
+            return
+        else:
+            place = {"learning": "table=30,priority=1", "switching": "table=31,priority=0"}[change]
+            switch.ofctl("add-flow", bridge, f"{place},in_port={port},actions=drop")
+        await until(lambda: flows(switch, bridge) == expected)
+
+
 async def test_the_interval_of_checks_ends_while_the_database_changes_all_the_time(
     switch: Switch, bridge: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

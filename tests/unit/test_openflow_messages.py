@@ -51,11 +51,12 @@ def test_a_change_of_a_flow_has_its_layout(flow: Flow) -> None:
 def test_updates_of_a_monitor_name_the_flows_that_others_changed() -> None:
     """Section 7.3.5.11: changes by the session itself, and pauses, name none."""
     changed = [
-        struct.pack("!HHBBHHH4xQ", 32, kind, 20 + kind, 0, 0, 0, 5, 7 + kind) + of.match(b"") for kind in (1, 2, 3)
+        struct.pack("!HHBBHHH4xQ", 32, kind, 20 + kind, 0, 0, 0, 4 + kind, 7 + kind) + of.match(b"")
+        for kind in (1, 2, 3)
     ]
     others = [struct.pack("!HHI", 8, kind, 9) for kind in (4, 5, 6)]
     body = struct.pack("!HH4x", 16, 0) + b"".join(each for pair in zip(changed, others, strict=True) for each in pair)
-    assert list(of.updates(body)) == [(21, 8), (22, 9), (23, 10)]
+    assert list(of.updates(body)) == [(21, 5, 8), (22, 6, 9), (23, 7, 10)]
     assert list(of.updates(struct.pack("!HH4x", 1, 0) + stats(Flow(20, 5, 1, b"", b"")))) == []
 
 

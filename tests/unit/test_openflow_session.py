@@ -140,26 +140,32 @@ def test_a_silent_switch_is_asked_for_an_echo_and_then_lost(
     assert asked[:3] == [of.HELLO, of.MULTIPART_REQUEST, of.ECHO_REQUEST] and {*asked[3:]} <= {of.ECHO_REQUEST}
 
 
-def update(table: int, cookie: int) -> bytes:
+def update(table: int, priority: int, cookie: int) -> bytes:
     """The report of a new flow."""
-    entry = struct.pack("!HHBBHHH4xQ", 32, 1, table, 0, 0, 0, 5, cookie) + of.match(b"")
+    entry = struct.pack("!HHBBHHH4xQ", 32, 1, table, 0, 0, 0, priority, cookie) + of.match(b"")
     return of.message(of.MULTIPART_REPLY, 0, struct.pack("!HH4x", 16, 0) + entry)
 
 
 def test_changes_of_watched_flows_are_told(run: Run, tmp_path: Path) -> None:
     def reporting(kind: int, xid: int, body: bytes) -> bytes | None:
         if kind == of.BUNDLE_ADD:
-            return update(body[32], int.from_bytes(body[16:24], "big"))
+            return update(body[32], int.from_bytes(body[38:40], "big"), int.from_bytes(body[16:24], "big"))
         return obliging(kind, xid, body)
 
     async def scenario(session: SwitchSession) -> None:
-        await session.watch([Watched(0, 0xA0, 0xF0), Watched(20)])
-        for table, cookie, is_told in ((0, 0xA7, True), (0, 0xB7, False), (20, 0xB7, True), (30, 0xA7, False)):
-            await session.install([Flow(table, 5, cookie, b"", b"")], [])
+        await session.watch([Watched(0, 0xA0, 0xF0, frozenset({9})), Watched(20)])
+        for table, priority, cookie, is_told in (
+            (0, 5, 0xA7, True),
+            (0, 5, 0xB7, False),
+            (0, 9, 0xB7, True),  # it may have replaced a watched one
+            (20, 5, 0xB7, True),
+            (30, 9, 0xA7, False),
+        ):
+            await session.install([Flow(table, priority, cookie, b"", b"")], [])
             await session.flows(0, 0)  # what the switch reported is read
             telling = asyncio.create_task(session.until_changed())
             await asyncio.wait({telling}, timeout=None if is_told else 0.05)
-            assert telling.done() == is_told, (table, cookie)
+            assert telling.done() == is_told, (table, priority, cookie)
             telling.cancel()
             await asyncio.wait({telling})
 
