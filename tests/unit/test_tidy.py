@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("schemas", "eventstore", "projections", "commands", "drivers", "deploy", "tests")
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
+PAGE_LINE_MAX = 120
 FORBIDDEN_CALLS = {
     "time.time",
     "time.time_ns",
@@ -88,3 +89,17 @@ def test_the_readme_of_a_folder_describes_each_of_its_modules(package: str) -> N
 def is_described(module: str, name: str) -> bool:
     """Whether a name of a table means a module: its path, a pattern, or a folder above it."""
     return fnmatch(module, name) or (name.endswith("/") and module.startswith(name))
+
+
+def pages() -> list[Path]:
+    """The Markdown pages that people write: those of `deploy/reference` are generated."""
+    found = [*ROOT.glob("*.md"), *(path for package in PACKAGES for path in (ROOT / package).rglob("*.md"))]
+    return sorted(path for path in found if ROOT / "deploy" / "reference" not in path.parents)
+
+
+@pytest.mark.parametrize("path", named(pages()))
+def test_lines_of_a_page_have_a_limited_length(path: Path) -> None:
+    """Outside of tables and code, which cannot be wrapped, and of lines without a space, such as a long link."""
+    text = re.sub(r"^ *```.*?^ *```", "", path.read_text(), flags=re.M | re.S)
+    lines = [line for line in text.splitlines() if not line.startswith(("|", "    "))]
+    assert not [line for line in lines if len(line) > PAGE_LINE_MAX and " " in line.strip()]
