@@ -85,7 +85,18 @@ class Switch:
             words += ["--", "add-port", name, port, "--", "set", "interface", port, "type=dummy"]
             words += [f"ofport_request={number}"]
         self.vsctl(*words)
+        if not self.socket(name).exists():  # ovs-vsctl succeeds all the same
+            raise SwitchFailed(f"Open vSwitch could not make the bridge {name}: {self._last_error()}")
         return self.socket(name)
+
+    def _last_error(self) -> str:
+        if self.has_packets and "ovs-netdev: creating tap device failed" in self._output("ovs-vswitchd"):
+            return "another Open vSwitch of this machine forwards packets in user space, and only one can"
+        errors = re.findall(r"\|ERR\|(.*)", self._output("ovs-vswitchd"))
+        return errors[-1] if errors else "its log has no error"
+
+    def _output(self, name: str) -> str:
+        return (self.folder / f"{name}.txt").read_text()
 
     def ofctl(self, command: str, bridge: str, *arguments: str, stdin: str | None = None) -> str:
         return self._run("ovs-ofctl", "-O", "OpenFlow14", command, str(self.socket(bridge)), *arguments, stdin=stdin)
@@ -134,7 +145,7 @@ class Switch:
         ends_at = time.monotonic() + START_S
         while subprocess.run(["ovs-appctl", "-t", control, "version"], capture_output=True, check=False).returncode:
             if child.poll() is not None:
-                raise SwitchFailed(f"{name} ended: {(self.folder / f'{name}.txt').read_text()}")
+                raise SwitchFailed(f"{name} ended: {self._output(name)}")
             if time.monotonic() > ends_at:
                 raise SwitchFailed(f"{name} did not start within {START_S:.0f} s")
             time.sleep(0.02)

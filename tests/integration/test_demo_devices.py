@@ -13,7 +13,8 @@ import pytest
 from deploy.demo.devices.manifests import FIREWALL, ROUTER, DemoDpu, devices, hosts
 from deploy.demo.devices.summary import DeviceSummary
 from deploy.demo.devices.switches import PACKETS, DpuSwitches, dpu_switches
-from deploy.host.openvswitch import missing_program
+from deploy.host.openvswitch import SwitchFailed, missing_program, switch_folder
+from tests.support.openvswitch import packets_turn
 from tests.support.planes import run
 from tests.support.requirements import missing_requirement
 
@@ -30,7 +31,8 @@ def _has_open_vswitch() -> None:
 
 async def test_a_small_fleet_is_installed_and_its_switches_hold_what_the_log_says(tmp_path: Path) -> None:
     data = tmp_path / "kept"
-    ran = await run("demo", "--devices", str(DPUS), "--json", "--data", str(data), timeout_s=DEMO_S)
+    with packets_turn():
+        ran = await run("demo", "--devices", str(DPUS), "--json", "--data", str(data), timeout_s=DEMO_S)
     assert ran.status == 0, (ran.stderr, ran.stdout)
     found = ran.json()
     assert [found[name] for name in ("nodes", "zones", "dpus")] == [19, 1, DPUS], "one of 20 nodes has left"
@@ -70,10 +72,22 @@ def test_packets_go_through_the_bridge_with_the_wire() -> None:
     if os.geteuid() != 0:
         missing_requirement("network namespaces need root")
     dpu = DemoDpu(1)
-    with dpu_switches([dpu, DemoDpu(2)], secrets.token_hex(2)) as switches:
+    with packets_turn(), dpu_switches([dpu, DemoDpu(2)], secrets.token_hex(2)) as switches:
         pass_from(switches, dpu, NODE)
         assert switches.send([NODE, STRANGER]) == {NODE: PACKETS, STRANGER: 0}
         assert switches.port(dpu, ROUTER) != switches.port(dpu, FIREWALL)
+
+
+def test_a_second_switch_that_forwards_packets_is_refused_with_the_reason() -> None:
+    if os.geteuid() != 0:
+        missing_requirement("network namespaces need root")
+    names = [f"b{secrets.token_hex(3)}" for _ in range(2)]
+    with packets_turn(), switch_folder(has_packets=True) as first, switch_folder(has_packets=True) as second:
+        assert first.add_bridge(names[0], ports=0).exists()
+        with pytest.raises(
+            SwitchFailed, match=rf"^Open vSwitch could not make the bridge {names[1]}: another Open vSwi"
+        ):
+            second.add_bridge(names[1], ports=0)
 
 
 def test_every_deviation_is_a_failure() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import random
+import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 
 from deploy.composition.device_backends import Bridge
@@ -23,12 +25,24 @@ LAYOUT = FlowLayout(20, openflow.goto_table(30), 1_000, 30, openflow.apply_actio
 
 
 @contextmanager
+def packets_turn() -> Iterator[None]:
+    """The turn to have an Open vSwitch that forwards packets: there can be one in a network namespace. The time limit
+    of the test bounds the wait."""
+    with (Path(tempfile.gettempdir()) / "dpuplane-tests-packets.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
 def open_vswitch(folder: Path, *, has_packets: bool = False) -> Iterator[Switch]:
     """A running Open vSwitch in this folder, whose path is short enough for sockets. With `has_packets`, it forwards
     the packets of network interfaces; its ports are to be added."""
     if missing := missing_program():
         missing_requirement(missing)
-    with openvswitch.open_vswitch(folder, has_packets=has_packets) as switch:
+    with (
+        packets_turn() if has_packets else nullcontext(),
+        openvswitch.open_vswitch(folder, has_packets=has_packets) as switch,
+    ):
         yield switch
 
 
@@ -37,7 +51,7 @@ def switch_folder(*, has_packets: bool = False) -> Iterator[Switch]:
     """A running Open vSwitch in a folder of its own."""
     if missing := missing_program():
         missing_requirement(missing)
-    with openvswitch.switch_folder(has_packets=has_packets) as switch:
+    with packets_turn() if has_packets else nullcontext(), openvswitch.switch_folder(has_packets=has_packets) as switch:
         yield switch
 
 

@@ -30,7 +30,8 @@ _BOOTED = ("INFO[BL2]: start", "INFO[MISC]: Linux up", "INFO[MISC]: DPU is ready
 
 
 class _Shown(NamedTuple):
-    """A file that shows the log: its handle, and the number of the boot and of its lines."""
+    """A file that shows the log: its handle, the number of the boot, and how many lines the log of that boot had got by
+    then, those included that had been cleared."""
 
     handle: int
     boot: int
@@ -78,6 +79,8 @@ class RshimDpu:
         self._lock = threading.Lock()
         self._reset_s = time.monotonic() - 5_000.0
         self._lines: list[str] = [*_BOOTED]
+        self._cleared = 0
+        """The number of lines of this boot that were cleared."""
         self._installs = False
         """Whether the installer of an image has begun in this boot."""
         self._loses_power = threading.Event()
@@ -208,16 +211,22 @@ class RshimDpu:
             case "CLEAR_ON_READ 0":
                 before, self.clears_on_read = self.clears_on_read, None
                 if before is not None and before.boot == self._boots:
-                    self.clears += 1
-                    del self._lines[: before.lines]
-                    self._show()
+                    self._clear(before.lines - self._cleared)
+
+    def _clear(self, count: int) -> None:
+        """Forget the first lines. There are none if the file that was read showed what has been cleared since."""
+        if count > 0:
+            self.clears += 1
+            self._cleared += count
+            del self._lines[:count]
+            self._show()
 
     def _reset(self, *lines: str) -> None:
         self._reset_s = time.monotonic()
         self._due = []
         self._boots += 1
         self._installs = False
-        self._lines = []
+        self._lines, self._cleared = [], 0
         for line in lines:
             self._log(line)
         self._show()
@@ -250,7 +259,7 @@ class RshimDpu:
             self._text = text
             partial = self.folder / ".misc"
             partial.write_text(text)
-            shown = _Shown(os.open(partial, os.O_RDONLY), self._boots, len(self._lines))
+            shown = _Shown(os.open(partial, os.O_RDONLY), self._boots, self._cleared + len(self._lines))
             self._shown.append(shown)
             self._taken[shown.handle] = len(text.encode())
             partial.replace(self.folder / "misc")
