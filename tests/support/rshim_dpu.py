@@ -120,7 +120,7 @@ class RshimDpu:
                 self._take_settings()
                 self._proceed()
                 ready, _, _ = select.select([handle], [], [], _POLL_S)
-                if ready and (first := os.read(handle, 65_536)):
+                if ready and (first := _first(handle)):
                     handle = self._receive(handle, first)
                 elif ready:
                     time.sleep(_POLL_S)  # no writer
@@ -285,6 +285,14 @@ def _last_stream(content: bytes) -> bytes | None:
         else:
             return content[begin:]
     return None
+
+
+def _first(handle: int) -> bytes:
+    """The begin of a stream; empty if there is no writer, or one that came after the pipe was found without any."""
+    try:
+        return os.read(handle, 65_536)
+    except BlockingIOError:
+        return b""
 
 
 def _next(handle: int, ends: threading.Event) -> bytes:
