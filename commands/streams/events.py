@@ -62,7 +62,7 @@ class EventReader:
         async with aclosing(self._log.read(positions)) as batches:
             while pending:
                 try:
-                    partition, records = await self._streams.wait(anext(batches), until_s)
+                    partition, records = await self._streams.wait(lambda: anext(batches), until_s)
                 except StreamEnded:
                     return
                 except LogMismatch as error:  # the records expired meanwhile, or the log is not the same any more

@@ -7,7 +7,7 @@ whole grace period: a stream that follows the log never ends by itself.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -46,14 +46,15 @@ class LastingStreams:
         finally:
             self.open -= 1
 
-    async def wait(self, item: Awaitable[T], until_s: float) -> T:
-        """The next item of a stream. Raises StreamEnded at `until_s`, and LogUnavailable once the server stops."""
+    async def wait(self, next_item: Callable[[], Awaitable[T]], until_s: float) -> T:
+        """The next item of a stream, asked for only while the server runs. Raises StreamEnded at `until_s`, and
+        LogUnavailable once the server stops."""
         self._check_running()
         try:
             async with asyncio.timeout_at(until_s) as timeout:
                 self._waits.add(timeout)
                 try:
-                    return await item
+                    return await next_item()
                 finally:
                     self._waits.discard(timeout)
         except TimeoutError:

@@ -116,7 +116,7 @@ class SessionKeeper:
         """The next message; None at the end of the stream, or after the duration of the lease without a message."""
         until_s = asyncio.get_running_loop().time() + LEASE_S
         try:
-            message = await self._streams.wait(anext(requests), until_s)
+            message = await self._streams.wait(lambda: anext(requests), until_s)
         except (StopAsyncIteration, StreamEnded):
             return None
         if isinstance(message, UndecodableRequest):

@@ -74,8 +74,8 @@ class Watches:
                     await asyncio.sleep(0)
                     continue
                 try:
-                    await self._streams.wait(advanced.changed(), until_s)
-                    await self._streams.wait(asyncio.sleep(PAUSE_S), until_s)
+                    await self._streams.wait(advanced.changed, until_s)
+                    await self._streams.wait(lambda: asyncio.sleep(PAUSE_S), until_s)
                 except StreamEnded:
                     return
 

@@ -59,7 +59,8 @@ async def join_installed(source: KubernetesApi, cluster: KubernetesApi, namespac
 
 
 class ClusterPeers:
-    """The peers in one DPU cluster, while `run` runs. `failure` is the share of steps that go wrong."""
+    """The peers in one DPU cluster, while `run` runs. `failure` is the share of steps that go wrong. Unless it
+    is 0, the first step that can go wrong does."""
 
     def __init__(
         self, source: KubernetesApi, cluster: KubernetesApi, namespace: str, *, rng: Random, failure: float = 0.3
@@ -86,7 +87,7 @@ class ClusterPeers:
             await asyncio.sleep(PERIOD_S)
 
     async def _node(self, item: Mapping[str, Any]) -> None:
-        status = next_node(item, self._rng.random(), self._failure)
+        status = next_node(item, self._draw(), self._failure)
         if status is not None:
             self.failures += status["conditions"][0]["status"] == "False"
             await self._patch(NODES, item, status)
@@ -120,8 +121,11 @@ class ClusterPeers:
         if found:
             await self._patch(path, item, {"allocations": found})
 
+    def _draw(self) -> float:
+        return self._rng.random() if self.failures else 0.0
+
     def _goes_wrong(self) -> bool:
-        found = self._rng.random() < self._failure
+        found = self._draw() < self._failure
         self.failures += found
         return found
 

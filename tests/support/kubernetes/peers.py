@@ -55,7 +55,8 @@ def suppress_outage() -> Iterator[None]:
 
 
 class Peers:
-    """Argo CD and Kamaji in one namespace, while `run` runs. `failure` is the share of steps that go wrong."""
+    """Argo CD and Kamaji in one namespace, while `run` runs. `failure` is the share of steps that go wrong. Unless it
+    is 0, the first step that can go wrong does."""
 
     def __init__(
         self,
@@ -100,14 +101,14 @@ class Peers:
         if meta["name"] in self.crashing:
             status = crashed_application(item)
         else:
-            status = next_application(item, self._rng.random(), self._failure)
+            status = next_application(item, self._draw(), self._failure)
         if status is not None:
             self.failures += status["health"]["status"] == "Degraded"
             await self._patch(path, {"status": status})
 
     async def _control_plane(self, item: Mapping[str, Any]) -> None:
         name = item["metadata"]["name"]
-        status = next_control_plane(item, self._rng.random(), self._failure)
+        status = next_control_plane(item, self._draw(), self._failure)
         if status is None:
             return
         is_ready = status["kubernetesResources"]["version"]["status"] == "Ready"
@@ -122,6 +123,9 @@ class Peers:
         path = f"/api/v1/{self._root}/services/{name}"
         ports = [{"name": "kube-apiserver", "protocol": "TCP", "port": port, "nodePort": port}]
         await self._patch(path, {"spec": {"ports": ports}})
+
+    def _draw(self) -> float:
+        return self._rng.random() if self.failures else 0.0
 
     def _secret(self, name: str) -> dict[str, Any]:
         data = {"admin.conf": base64.b64encode(self._kubeconfig).decode()}
