@@ -1,7 +1,7 @@
 """The installer `gnoi`: it executes the steps of a DPU on its management service.
 
-gNOI has no sessions. What fences an attempt is the log alone: each call, and each chunk of a transfer, is made only
-while the log names the attempt. What a predecessor's last request did shows in a read (boots.py).
+gNOI has no sessions, so only the log fences an attempt: each call, and each chunk of a transfer, is made only while the
+log names the attempt. A read shows the effect of a predecessor's last request (reboot_moves.py).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from functools import partial
 from typing import TypeAlias
 
 from drivers.backends.bmc import NeedsOperator, TaskFailed
-from drivers.gnoi.booting import activating, rebooting
-from drivers.gnoi.boots import BootTiming, logged_of
 from drivers.gnoi.client import GnoiClient, connected
 from drivers.gnoi.credentials import CredentialsOf
+from drivers.gnoi.reboot import activation, reboot
+from drivers.gnoi.reboot_moves import BootTiming, logged_of
 from drivers.gnoi.renewal import CertificateRenewal
 from drivers.gnoi.transfer import CHUNK_BYTES, Package, transfer
 from drivers.images.deliveries import Delivery
@@ -77,9 +77,9 @@ class GnoiInstaller:
                 case phase if phase == OS_INSTALLING:
                     delivery = await self._delivery(attempt)
                     install = partial(self._install, attempt, client, delivery)
-                    await activating(attempt, client, delivery.name, install, self._timing).run()
+                    await activation(attempt, client, delivery.name, install, self._timing).run()
                 case phase if phase == REBOOTING:
-                    await rebooting(attempt, client, self._timing).run()
+                    await reboot(attempt, client, self._timing).run()
             return {**await _facts(attempt, client, serial), **renewed}
 
     async def _renew(self, attempt: Attempt, client: GnoiClient) -> Mapping[str, str]:

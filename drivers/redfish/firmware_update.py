@@ -1,4 +1,5 @@
-"""An update of a BMC's own firmware, as an attempt carries it out, over the restart of the BMC in its middle."""
+"""An update of a BMC's own firmware, as one attempt executes it: it reads the BMC, and makes the next move
+(firmware_moves). The BMC restarts in the middle of an update, and the attempt connects again."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from drivers.images.deliveries import Firmware
 from drivers.provisioning.attempts import Attempt
 from drivers.redfish.answers import Unauthorized
 from drivers.redfish.connection import Connection, Context, card_chassis, connected
-from drivers.redfish.firmware import (
+from drivers.redfish.firmware_moves import (
     Activate,
     Current,
     FirmwareFailed,
@@ -30,8 +31,8 @@ from drivers.redfish.firmware import (
 from drivers.redfish.polling import FAILED_READS_MAX, Polling
 from drivers.redfish.pushes import UpdateService, is_to_be_pushed, push
 from drivers.redfish.resources import ROOT, Chassis, Request, Software
-from drivers.redfish.submissions import read_tasks, simple_update, task_of
-from drivers.redfish.update import Asked, Started, target_of
+from drivers.redfish.update_installation import read_tasks, simple_update, task_of
+from drivers.redfish.update_moves import Asked, Started, target_of
 from projections.field_checks import quoted
 from projections.resources.specs import JSON
 

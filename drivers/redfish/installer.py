@@ -1,8 +1,9 @@
 """The installer `redfish`: it executes the steps of a DPU on its BMC.
 
-Every attempt logs in anew, which ends the sessions of earlier attempts, and reads the device. What it does next follows
-from that and from the log alone (update.py, settings.py), so an attempt may end at any request. The steps on the host
-and in the DPU cluster have no part on the BMC. Nor has the preparation of the image, which only waits for its file.
+Every attempt logs in anew, which ends the sessions of earlier attempts, and reads the device. Its next request
+follows from that read and from the log alone (`*_moves.py`, settings.py), so an attempt may end at any request. The
+steps on the host and in the DPU cluster have no part on the BMC. The preparation of the image has none either: it only
+waits for its file.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from drivers.redfish.settings import (
     first_change,
     lock_down,
 )
-from drivers.redfish.submissions import Updates
+from drivers.redfish.update_installation import UpdateInstallation
 from eventstore.errors import PermanentError
 from projections.field_checks import check_text, quoted
 from projections.zones.dpus.certificates import CERTIFICATE_FACT, ENDS_FACT
@@ -143,7 +144,7 @@ class RedfishInstaller:
             seed_url = partial(self._seed_of, attempt.name, attempt.dpu.image)
             await MediaInstallation(bmc, url, seed_url, wanted.versions).run()
         else:
-            await Updates(bmc, url, wanted.versions).run()
+            await UpdateInstallation(bmc, url, wanted.versions).run()
 
     async def _url(self, attempt: Attempt) -> str:
         """The URL of the image."""

@@ -1,4 +1,5 @@
-"""An installation from virtual media, as an attempt carries it out: it reads, asks for the next move, and makes it."""
+"""An installation from virtual media, as one attempt executes it: it reads the BMC, and makes the next move
+(media_moves) until the DPU runs the image."""
 
 from __future__ import annotations
 
@@ -9,11 +10,7 @@ from functools import partial
 from drivers.backends.bmc import NeedsOperator, TaskFailed
 from drivers.redfish.answers import NotFound
 from drivers.redfish.connection import VERSIONS, Connection
-from drivers.redfish.media_staging import MEDIA_PERCENT, MediaStaging, takes_media
-from drivers.redfish.media_staging_moves import CONFIG, FILES, IMAGE
-from drivers.redfish.polling import Polling
-from drivers.redfish.resources import Link, Request, System, VirtualMedia, best_member
-from drivers.redfish.virtual_media import (
+from drivers.redfish.media_moves import (
     Boot,
     BootAsked,
     Eject,
@@ -29,6 +26,10 @@ from drivers.redfish.virtual_media import (
     logged_boot,
     next_media_move,
 )
+from drivers.redfish.media_staging import MEDIA_PERCENT, MediaStaging, takes_media
+from drivers.redfish.media_staging_moves import CONFIG, FILES, IMAGE
+from drivers.redfish.polling import Polling
+from drivers.redfish.resources import Link, Request, System, VirtualMedia, best_member
 from eventstore.errors import PlaneError
 from projections.resources.specs import JSON
 

@@ -1,4 +1,4 @@
-"""The staging of media, as an attempt carries it out: it reads, asks for the next move, and makes it."""
+"""The staging of media, as one attempt executes it: it reads the BMC, and makes the next move (media_staging_moves)."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from drivers.redfish.media_staging_moves import (
 )
 from drivers.redfish.polling import Polling
 from drivers.redfish.resources import ROOT, Link
-from drivers.redfish.submissions import read_tasks, simple_update, task_of
-from drivers.redfish.update import Asked, Started, target_of
+from drivers.redfish.update_installation import read_tasks, simple_update, task_of
+from drivers.redfish.update_moves import Asked, Started, target_of
 
 MEDIA_PERCENT = 40
 """The progress of an installation whose media are staged."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
-from drivers.redfish.update import SETTLE_S, Asked, SeenTask, Started, logged_of, mark_of, own_task
+from drivers.redfish.update_moves import SETTLE_S, Asked, SeenTask, Started, logged_of, mark_of, own_task
 
 IMAGE, CONFIG = "image", "config"
 """The parts: the image of an installer, and the configuration that it reads."""
@@ -39,7 +39,7 @@ class MediaPart(NamedTuple):
 
 
 class MediaStagingOrder(NamedTuple):
-    """What is to be staged: what identifies the content of each part, in the order of staging. `attempt` is the running
+    """The wanted parts, in the order of staging, each with the identity of its content. `attempt` is the running
     one, and `disowned` the last one whose installation has failed."""
 
     targets: Mapping[str, str]
@@ -48,8 +48,8 @@ class MediaStagingOrder(NamedTuple):
 
 
 class SeenMediaStaging(NamedTuple):
-    """What the BMC reports. `tasks` are the last ones, in order. `quiet_s` is the time for which this attempt has seen
-    no change of them."""
+    """The state of the BMC, as of one read. `tasks` are the last ones, in order. `quiet_s` is the time for which this
+    attempt has seen no change of them."""
 
     tasks: tuple[SeenTask, ...]
     quiet_s: float
@@ -104,7 +104,7 @@ def next_media_staging_move(
 
 
 def _first(part: str, seen: SeenMediaStaging) -> MediaStagingMove:
-    """No update for this part was sent yet, so a running one is somebody else's."""
+    """The first move for a part. No update for it was sent yet, so a running update belongs to another program."""
     for task in seen.tasks:
         if task.is_update and task.state == "running":
             message = f"device: another update is in progress (task {task.id}, {task.percent} %)"
@@ -123,7 +123,7 @@ def _without_task(order: MediaStagingOrder, logged: MediaPart, seen: SeenMediaSt
 
 
 def logged_media_staging(text: str) -> MediaPart | None:
-    """What the log says of a staging, in the form of `text()`."""
+    """The last event about a staging, read from its text (`text()`)."""
     part, separator, rest = text.partition(_SEPARATOR)
     update = logged_of(rest) if separator and part in ENTRIES else None
     return MediaPart(part, update) if update is not None else None

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from drivers.backends.bmc import NeedsOperator, TaskFailed, Unreachable
 from drivers.gnoi import renewal
-from drivers.gnoi.boots import Asked
 from drivers.gnoi.client import connected
+from drivers.gnoi.reboot_moves import Asked
 from drivers.gnoi.renewal import is_due
 from drivers.provisioning.attempts import AttemptSuperseded
 from drivers.redfish.certificates import VALID, names_host, peer_certificate

@@ -28,7 +28,7 @@ from drivers.redfish.client import RedfishClient, base_url
 from drivers.redfish.prober import RedfishProber
 from drivers.redfish.resources import ROOT, Link, Request, Root, Task
 from drivers.redfish.sessions import Credentials
-from drivers.redfish.update import seen_task
+from drivers.redfish.update_moves import seen_task
 from drivers.simulators.redfish.bmc import RedfishBmc
 from drivers.simulators.redfish.identity import Identity
 from drivers.simulators.redfish.server import served_bmc

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import drivers.redfish.update
+import drivers.redfish.update_moves
 from drivers.backends.openvswitch import OpenVSwitch
 from drivers.provisioning.provisioner import Provisioner
-from drivers.redfish.update import Done
+from drivers.redfish.update_moves import Done
 from tests.seeded.bugs import Bug, SimulatedScenario, patched, returns
 from tests.simulation.plan import Plan, with_models
 
@@ -45,7 +45,7 @@ BUGS = (
         "lie-believed",
         "an installation is done as soon as the BMC reports its task as completed",
         "I34",
-        lambda: patched((drivers.redfish.update, "_verified", returns(Done()))),
+        lambda: patched((drivers.redfish.update_moves, "_verified", returns(Done()))),
         SimulatedScenario(8, FAULTY_S, CONVERGES_S, plan=_lying),
     ),
     Bug(

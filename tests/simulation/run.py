@@ -31,7 +31,7 @@ in the time of the log.
 
 BOOTS_WITHIN_S = 1_500.0
 """How much longer it may take with a card that has no operating system when the faults end: an installation that lost
-its power in the middle fails after `drivers.redfish.update.BOOT_S`.
+its power in the middle fails after `drivers.redfish.update_moves.BOOT_S`.
 """
 
 FIRST_CHECK_S = 5.0

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drivers.gnoi.boots import (
+from drivers.gnoi.reboot_moves import (
     Ask,
     Asked,
     BootTiming,

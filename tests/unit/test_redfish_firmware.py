@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from drivers.backends.bmc import NeedsOperator, SessionEnded, TaskFailed, Unreachable
-from drivers.redfish.firmware import (
+from drivers.redfish.firmware_moves import (
     Activate,
     Current,
     FirmwareFailed,
@@ -22,7 +22,7 @@ from drivers.redfish.firmware import (
     logged_firmware,
     next_firmware_move,
 )
-from drivers.redfish.update import SETTLE_S, Asked, SeenTask, Started
+from drivers.redfish.update_moves import SETTLE_S, Asked, SeenTask, Started
 from drivers.simulators.redfish.faults import Outcome, RequestFault
 from drivers.simulators.redfish.identity import BLUEFIELD_3, BLUEFIELD_4, Generation
 from projections.zones.dpus.phases import CONFIG_FIRMWARE, INITIALIZE_INTERFACE

@@ -8,9 +8,7 @@ import pytest
 
 from drivers.backends.bmc import NeedsOperator, TaskFailed, Unreachable
 from drivers.redfish.installer import Wanted
-from drivers.redfish.settings import Wants
-from drivers.redfish.update import SETTLE_S, mark_of
-from drivers.redfish.virtual_media import (
+from drivers.redfish.media_moves import (
     INSTALL_S,
     RESTART_SHOWN_S,
     Boot,
@@ -28,6 +26,8 @@ from drivers.redfish.virtual_media import (
     logged_boot,
     next_media_move,
 )
+from drivers.redfish.settings import Wants
+from drivers.redfish.update_moves import SETTLE_S, mark_of
 from drivers.simulators.redfish.accounts import FACTORY_PASSWORD
 from drivers.simulators.redfish.faults import Outcome, RequestFault
 from drivers.simulators.redfish.identity import BLUEFIELD_4

@@ -8,6 +8,7 @@ import pytest
 
 from drivers.backends.bmc import SessionEnded, TaskFailed, Unreachable
 from drivers.redfish.installer import Wanted
+from drivers.redfish.media_moves import BootAsked
 from drivers.redfish.media_staging_moves import (
     CONFIG,
     ENTRIES,
@@ -24,8 +25,7 @@ from drivers.redfish.media_staging_moves import (
     logged_media_staging,
     next_media_staging_move,
 )
-from drivers.redfish.update import SETTLE_S, Asked, SeenTask, Started, TaskState
-from drivers.redfish.virtual_media import BootAsked
+from drivers.redfish.update_moves import SETTLE_S, Asked, SeenTask, Started, TaskState
 from drivers.simulators.redfish.faults import Outcome, RequestFault
 from drivers.simulators.redfish.identity import BLUEFIELD_4_MEDIA_STAGING, MEDIA_FILES
 from projections.zones.dpus.phases import INITIALIZE_INTERFACE, OS_INSTALLING, PREPARE_IMAGE

@@ -11,9 +11,9 @@ import pytest
 from deploy.clock import utc_now
 from drivers.backends.bmc import Unreachable
 from drivers.provisioning.attempts import AttemptSuperseded
-from drivers.redfish.firmware import firmware_text, has_pull_failed, is_pushed, logged_firmware
+from drivers.redfish.firmware_moves import firmware_text, has_pull_failed, is_pushed, logged_firmware
 from drivers.redfish.pushes import UpdateService, is_to_be_pushed
-from drivers.redfish.update import Asked, Started
+from drivers.redfish.update_moves import Asked, Started
 from drivers.simulators.redfish.bmc import RedfishBmc
 from drivers.simulators.redfish.card import BUNDLE
 from drivers.simulators.redfish.faults import Outcome, RequestFault

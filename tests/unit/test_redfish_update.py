@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drivers.redfish.resources import Payload, Task
-from drivers.redfish.update import (
+from drivers.redfish.update_moves import (
     BOOT_S,
     SETTLE_S,
     TASKS_MAX,

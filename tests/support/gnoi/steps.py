@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from msgspec.structs import replace
 
 from drivers.backends.bmc import TaskFailed
-from drivers.gnoi.boots import BootTiming
 from drivers.gnoi.credentials import CredentialsOf, IssuedCredentials
 from drivers.gnoi.installer import GnoiInstaller
+from drivers.gnoi.reboot_moves import BootTiming
 from drivers.gnoi.renewal import CertificateRenewal
 from drivers.images.deliveries import Delivery, configuration_file
 from drivers.provisioning.attempts import Attempt, AttemptSuperseded, CallTiming

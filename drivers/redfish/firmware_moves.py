@@ -13,7 +13,7 @@ import re
 from collections.abc import Set
 from typing import Literal, NamedTuple, TypeAlias
 
-from drivers.redfish.update import SETTLE_S, Asked, Logged, SeenTask, Started, logged_of, mark_of, own_task
+from drivers.redfish.update_moves import SETTLE_S, Asked, Logged, SeenTask, Started, logged_of, mark_of, own_task
 
 _PULLED, _PUSHED = "firmware: ", "pushed firmware: "
 _RESTART = re.compile(r"restart of the BMC asked by attempt (\d+)")
@@ -32,8 +32,8 @@ FirmwareLogged: TypeAlias = Logged | RestartAsked
 
 
 class SeenFirmware(NamedTuple):
-    """What the BMC reports: its tasks, the version of its firmware, and that of firmware which waits for a restart.
-    `quiet_s` is the time for which this attempt has seen no change of them."""
+    """The state of the BMC, as of one read: its tasks, the version of its firmware, and that of firmware which waits
+    for a restart. `quiet_s` is the time for which this attempt has seen no change of them."""
 
     tasks: tuple[SeenTask, ...]
     version: str
@@ -42,7 +42,7 @@ class SeenFirmware(NamedTuple):
 
 
 class FirmwareOrder(NamedTuple):
-    """What the BMC must have: a version of these. `target` identifies the package, `attempt` is the running one, and
+    """The wanted firmware: one of these versions. `target` identifies the package, `attempt` is the running one, and
     `disowned` the last one whose update has failed."""
 
     versions: Set[str]
@@ -112,7 +112,7 @@ def next_firmware_move(order: FirmwareOrder, logged: FirmwareLogged, seen: SeenF
 
 
 def _first(seen: SeenFirmware) -> FirmwareMove:
-    """Nothing was sent yet, so a running update is somebody else's."""
+    """The first move. This update has sent nothing yet, so a running update belongs to another program."""
     for task in seen.tasks:
         if task.is_update and task.state == "running":
             message = f"device: another update is in progress (task {task.id}, {task.percent} %)"
@@ -146,7 +146,7 @@ def is_pushed(text: str) -> bool:
 
 
 def logged_firmware(text: str) -> FirmwareLogged:
-    """What the log says of an update of firmware, in the form of `firmware_text`."""
+    """The last event about an update of firmware, read from its text (`firmware_text`)."""
     prefix = next((each for each in (_PULLED, _PUSHED) if text.startswith(each)), "")
     if not prefix:
         return None

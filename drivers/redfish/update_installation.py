@@ -1,4 +1,5 @@
-"""An installation by SimpleUpdate, as an attempt carries it out: it reads, asks for the next move, and makes it."""
+"""An installation by SimpleUpdate, as one attempt executes it: it reads the BMC, and makes the next move (update_moves)
+until the DPU runs the image."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from drivers.redfish.client import Answer
 from drivers.redfish.connection import VERSIONS, Connection
 from drivers.redfish.polling import Polling
 from drivers.redfish.resources import ROOT, Link, Request, System, Task
-from drivers.redfish.update import (
+from drivers.redfish.update_moves import (
     TASKS_MAX,
     Asked,
     Done,
@@ -33,7 +34,7 @@ from projections.resources.specs import JSON
 _TARGET = f"{ROOT}/UpdateService/FirmwareInventory/DPU_OS"
 
 
-class Updates:
+class UpdateInstallation:
     """The installation of one attempt. `url` gives the URL of the image, with a token that lasts."""
 
     def __init__(self, bmc: Connection, url: Callable[[], Awaitable[str]], versions: Mapping[str, str]) -> None:

@@ -1,4 +1,5 @@
-"""A reboot that an attempt carries out: it reads, asks for the next move, and makes it."""
+"""A reboot into an image, or of the running one, as one attempt executes it: it reads the device, and makes the next
+move (reboot_moves)."""
 
 from __future__ import annotations
 
@@ -8,8 +9,20 @@ from contextlib import suppress
 from functools import partial
 
 from drivers.backends.bmc import TaskFailed, Unreachable
-from drivers.gnoi.boots import Ask, Asked, BootTiming, Done, Failed, Order, Seen, Wait, logged_of, mark_of, next_move
 from drivers.gnoi.client import GnoiClient
+from drivers.gnoi.reboot_moves import (
+    Ask,
+    Asked,
+    BootTiming,
+    Done,
+    Failed,
+    Order,
+    Seen,
+    Wait,
+    logged_of,
+    mark_of,
+    next_move,
+)
 from drivers.provisioning.attempts import Attempt
 from eventstore.errors import PlaneError
 
@@ -17,7 +30,7 @@ Prepare = Callable[[], Awaitable[Callable[[], Awaitable[None]]]]
 """Prepares the request for a reboot, and returns it. Preparing it may be repeated."""
 
 
-class Booting:
+class Reboot:
     """The reboot of one attempt."""
 
     def __init__(
@@ -54,7 +67,8 @@ class Booting:
             wait_s = min(wait_s * 1.5, self._attempt.timing.poll_max_s)
 
     async def _look(self) -> Seen | None:
-        """What the device reports; None while it does not answer in the time of a reboot that was asked for."""
+        """Read the device; None while it does not answer within the time of a reboot that this DPU's attempts asked
+        for."""
         try:
             seen = await self._read()
         except Unreachable:
@@ -74,7 +88,7 @@ class Booting:
         return Seen(False, reboots.boots, running.version, failure, 0.0, self._is_answered)
 
     def _quiet_s(self, shape: object) -> float:
-        """The time since what the device reports has changed."""
+        """The time since the last change of the device's state."""
         now_s = asyncio.get_running_loop().time()
         if shape != self._shape:
             self._shape, self._since_s = shape, now_s
@@ -90,7 +104,7 @@ class Booting:
             await self._while_ours(request)
             self._is_answered = True
         except Unreachable:
-            pass  # whether it has arrived shows
+            pass  # the next read shows whether the request has arrived
         finally:
             self._shape, self._since_s = None, asyncio.get_running_loop().time()
 
@@ -115,21 +129,21 @@ class Booting:
             await self._attempt.report_progress(logged.text(), 0)
 
 
-def rebooting(attempt: Attempt, client: GnoiClient, timing: BootTiming) -> Booting:
+def reboot(attempt: Attempt, client: GnoiClient, timing: BootTiming) -> Reboot:
     """A reboot into what the device runs."""
 
     async def prepare() -> Callable[[], Awaitable[None]]:
         return client.reboot
 
-    return Booting(attempt, client, Order("", attempt.dpu.disowned), prepare, timing)
+    return Reboot(attempt, client, Order("", attempt.dpu.disowned), prepare, timing)
 
 
-def activating(
+def activation(
     attempt: Attempt, client: GnoiClient, version: str, install: Callable[[], Awaitable[str]], timing: BootTiming
-) -> Booting:
+) -> Reboot:
     """A reboot into another image. `install` gives the device what it lacks, and returns what is to be activated."""
 
     async def prepare() -> Callable[[], Awaitable[None]]:
         return partial(client.activate, await install())
 
-    return Booting(attempt, client, Order(version, attempt.dpu.disowned), prepare, timing)
+    return Reboot(attempt, client, Order(version, attempt.dpu.disowned), prepare, timing)

@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple, TypeAlias
 
 from drivers.redfish.resources import versions_text
-from drivers.redfish.update import SETTLE_S, mark_of, target_of
+from drivers.redfish.update_moves import SETTLE_S, mark_of, target_of
 
 RESTART_SHOWN_S = 60.0
 """Longest time from a restart until a BMC reports it."""
@@ -44,8 +44,9 @@ class Slot(NamedTuple):
 
 
 class SeenMedia(NamedTuple):
-    """What the BMC reports. `is_overridden` says whether the next boot is that of the media. `quiet_s` is the time for
-    which this attempt has seen no change of the boot and of `is_up`, and `boots` how many boots it has seen begin."""
+    """The state of the BMC, as of one read. `is_overridden` says whether the next boot is that of the media. `quiet_s`
+    is the time for which this attempt has seen no change of the boot and of `is_up`, and `boots` how many boots it has
+    seen begin."""
 
     slots: Mapping[str, Slot]
     is_overridden: bool
@@ -57,7 +58,7 @@ class SeenMedia(NamedTuple):
 
 
 class MediaOrder(NamedTuple):
-    """What is to be installed: the URL for each slot. `attempt` is the running one, and `disowned` the last one whose
+    """The wanted installation: the URL for each slot. `attempt` is the running one, and `disowned` the last one whose
     installation has failed. `versions` are those of the image, as far as they are known, and `before` those of the DPU
     before it."""
 
@@ -172,6 +173,6 @@ def _is_proved(order: MediaOrder, seen: SeenMedia) -> bool:
 
 
 def logged_boot(text: str) -> BootAsked | None:
-    """What the log says of an installation from media, in the form of `text()`."""
+    """The last event about an installation from media, read from its text (`text()`)."""
     found = _ASKED.fullmatch(text)
     return BootAsked(int(found[1]), found[2]) if found else None

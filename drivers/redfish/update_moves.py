@@ -1,13 +1,14 @@
 """The next move of an installation by SimpleUpdate, as it follows from the log and from what the BMC reports.
 
 An update must never be sent twice, although its answer may be lost, the plane may stop, and a BMC forgets its tasks
-when it restarts. So the log is told before the request which tasks the BMC has, and after it which task it has made:
+when it restarts. So the attempt appends an event before the request, with the tasks that the BMC has, and another one
+after it, with the task that the request has made:
 
     "" -> asked -> started -> the task has ended -> the DPU has booted since -> its versions are those of the image
 
-A task that appears after "asked" is the one of the lost answer. Without any, the request did not arrive: it belonged
-to a session that this attempt has ended. A BMC that reports "completed" may not have installed anything, so only a boot
-and the versions of the running image prove it.
+A task that appears after "asked" is the task of the request, even if its answer was lost. If none appears, the request
+did not arrive: it belonged to a session that this attempt has ended. A BMC that reports "completed" may not have
+installed anything, so only a boot and the versions of the running image prove it.
 """
 
 from __future__ import annotations
@@ -76,8 +77,8 @@ class SeenTask(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What the BMC reports. `tasks` are the last ones, in order. `quiet_s` is the time for which this attempt has seen
-    no change of the tasks, of the boot and of `is_up`."""
+    """The state of the BMC, as of one read. `tasks` are the last ones, in order. `quiet_s` is the time for which this
+    attempt has seen no change of the tasks, of the boot and of `is_up`."""
 
     tasks: tuple[SeenTask, ...]
     boot_id: str
@@ -87,7 +88,7 @@ class Seen(NamedTuple):
 
 
 class Order(NamedTuple):
-    """What is to be installed. `disowned` is the last attempt whose task has failed. `boot_id` is that of the boot
+    """The wanted installation. `disowned` is the last attempt whose task has failed. `boot_id` is that of the boot
     before the installation, and `before` are the versions of then. `versions` are those of the image, as far as they
     are known."""
 
@@ -99,7 +100,7 @@ class Order(NamedTuple):
 
 
 class Submit(NamedTuple):
-    """Send the update, after the log was told of these tasks."""
+    """Send the update, after an event with these tasks was appended."""
 
     known: tuple[str, ...]
 
@@ -144,7 +145,7 @@ def next_move(order: Order, logged: Logged, seen: Seen) -> Move:
 
 
 def _first(seen: Seen) -> Move:
-    """Nothing was sent yet, so a running update is somebody else's."""
+    """The first move. This installation has sent nothing yet, so a running update belongs to another program."""
     for task in seen.tasks:
         if task.is_update and task.state == "running":
             return Failed("transient", f"device: another update is in progress (task {task.id}, {task.percent} %)")
@@ -210,7 +211,7 @@ def mark_of(task: str) -> str:
 
 
 def logged_of(text: str) -> Logged:
-    """What the log says of an update, in the form of `text()`."""
+    """The last event about an update, read from its text (`text()`)."""
     if found := _ASKED.fullmatch(text):
         return Asked(int(found[1]), () if found[2] == "none" else tuple(filter(None, found[2].split(","))))
     if found := _STARTED.fullmatch(text):
@@ -235,7 +236,7 @@ def seen_task(task: Task) -> SeenTask:
 
 
 def target_of(uri: str) -> str:
-    """What an image URI installs on which DPU. The URIs of one installation differ in the time at which their token
+    """The image and the DPU of an image URI. The URIs of one installation differ in the time at which their token
     expires; a BMC may leave out the scheme."""
     found = _TOKEN.search(uri)
     if found is None:

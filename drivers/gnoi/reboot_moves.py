@@ -1,13 +1,13 @@
 """The next move of an installation or of a reboot, as it follows from the log and from what the device reports.
 
-An activation boots the device into an image, and must never be asked for twice, although its answer may be lost and the
-plane may stop. So the log is told before the request how often the device has rebooted and what it runs, and told
-again when it reboots:
+An activation boots the device into an image. It must never be requested twice, although its answer may be lost and the
+plane may stop. So the attempt appends an event before the request, with the number of reboots of the device and the
+version that it runs, and another one when the device reboots:
 
     "" -> asked -> the device reboots -> it has rebooted -> it runs the image
 
-A transfer needs no line of the log: a device that has the package says so when it is asked to take it. Counts of
-reboots are optional in gNOI. Without them, a reboot is proved by the time in which it was seen, or by a version that
+A transfer needs no event: a device that has the package says so in its answer to the request for the transfer. Counts
+of reboots are optional in gNOI. Without them, a reboot is proved by the time in which it was seen, or by a version that
 has changed.
 """
 
@@ -47,16 +47,16 @@ class Asked(NamedTuple):
 
 
 class Order(NamedTuple):
-    """What is to run: a version, or any if it is empty. `disowned` is the last attempt whose task has failed."""
+    """The wanted version, empty for any. `disowned` is the last attempt whose task has failed."""
 
     version: str
     disowned: int
 
 
 class Seen(NamedTuple):
-    """What the device reports. `failure` is why its last reboot failed, or why it does not run what was activated.
-    `quiet_s` is the time for which this attempt has seen no change of all this. `is_answered` says whether the device
-    has accepted the request of this attempt."""
+    """The state of the device, as of one read. `failure` is why its last reboot failed, or why it does not run what was
+    activated. `quiet_s` is the time for which this attempt has seen no change of all this. `is_answered` says whether
+    the device has accepted the request of this attempt."""
 
     is_active: bool
     boots: int
@@ -67,11 +67,11 @@ class Seen(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """Ask for the reboot, after the log was told."""
+    """Request the reboot, after an event about it was appended."""
 
 
 class Wait(NamedTuple):
-    """Look again. `logged` is what the log should say."""
+    """Read again. `logged` is the event that the log must have by then."""
 
     logged: Asked
 
@@ -130,7 +130,7 @@ def mark_of(version: str) -> str:
 
 
 def logged_of(text: str) -> Asked | None:
-    """What the log says, in the form of `text()`; None if nothing was asked for."""
+    """The last event about a reboot, read from its text (`text()`); None if no reboot was requested."""
     if found := _ASKED.fullmatch(text):
         return Asked(int(found[1]), int(found[2]), found[3])
     if found := _SEEN.fullmatch(text):
