@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from drivers.agents.device_log import DeviceLog
 from drivers.agents.store import TableStore
-from drivers.backends.device import NOT_TRIED, Device, DeviceFailed
+from drivers.backends.device import Device, DeviceFailed, DeviceNotReady
 from drivers.wire.agent_messages import Refusal
 from drivers.wire.protocol import TableStatus
 from drivers.wire.relay_messages import Frame
@@ -55,8 +55,10 @@ class AgentTable:
         self._digest = self.table.digest
         if not self.table.version:  # no table was saved: the device keeps its present rules until a relay sends a table
             await self.read_back()
-        elif (fault := await self._install(self.table, None, _ignore)) and not fault.endswith(NOT_TRIED):
-            logger.warning("saved table not applied to the device yet: %s", fault)
+            return
+        failure = await self._install(self.table, None, _ignore)
+        if failure is not None and not isinstance(failure, DeviceNotReady):
+            logger.warning("saved table not applied to the device yet: %s", failure)
 
     @property
     def is_busy(self) -> bool:
@@ -81,8 +83,8 @@ class AgentTable:
         if after is self.table and self._in_sync:
             return self.status()
         steps = self._steps(frame, after) if self._in_sync else None
-        if fault := await self._install(after, steps, slow):
-            return Refusal(self.status(), frame.delta.to_version, RefusalCode.DEVICE, fault)
+        if (failure := await self._install(after, steps, slow)) is not None:
+            return Refusal(self.status(), frame.delta.to_version, RefusalCode.DEVICE, str(failure))
         return self.status()
 
     def _steps(self, frame: Frame, after: DeviceTable) -> Sequence[SetStep]:
@@ -106,8 +108,10 @@ class AgentTable:
                 self._in_hardware = self.table.version if self._in_sync else 0
         return self.status()
 
-    async def _install(self, after: DeviceTable, steps: Sequence[SetStep] | None, slow: Callable[[], None]) -> str:
-        """Make the device hold this table. Returns a sentence about the failure, or ""."""
+    async def _install(
+        self, after: DeviceTable, steps: Sequence[SetStep] | None, slow: Callable[[], None]
+    ) -> DeviceFailed | None:
+        """Make the device hold this table. Returns the failure, or None."""
         if self._busy.locked():  # a read-back is under way and may take as long
             slow()
         async with self._busy:
@@ -118,9 +122,12 @@ class AgentTable:
                 else:
                     answer = self._device.restore(after)
                 in_hardware = answer if isinstance(answer, bool) else await self._waited(answer, slow)
-            except (DeviceFailed, TimeoutError) as error:
+            except DeviceFailed as error:
                 self.received = self.table.version
-                return str(error) or f"the device did not apply the frame within {self._apply_s} s"
+                return error
+            except TimeoutError:
+                self.received = self.table.version
+                return DeviceFailed(f"the device did not apply the frame within {self._apply_s} s")
         if in_hardware:
             self._in_hardware = after.version
         elif after.epoch != self.table.epoch:  # versions of another log generation cannot be compared
@@ -128,7 +135,7 @@ class AgentTable:
         self.table, self.received = after, after.version
         self._digest, self._in_sync = after.digest, True
         self._keep(after)
-        return ""
+        return None
 
     async def _waited(self, answer: Awaitable[bool], slow: Callable[[], None]) -> bool:
         """Await the answer of a slow device. This needs two timers: one that calls `slow`, and one for the timeout. A

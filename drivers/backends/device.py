@@ -24,10 +24,6 @@ class DeviceNotReady(DeviceFailed):
     """The device has not been tried yet, as in the first moments of a process. This is no fault."""
 
 
-NOT_TRIED = "no session yet"
-"""The fault of a device that has not been tried yet."""
-
-
 class Device(Protocol):
     """The forwarding table of one device."""
 

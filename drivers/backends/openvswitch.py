@@ -15,9 +15,10 @@ from collections import Counter, defaultdict
 from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
-from drivers.backends.device import NOT_TRIED, DeviceFailed, DeviceNotReady
+from drivers.backends.connection import Connection
+from drivers.backends.device import DeviceFailed
+from drivers.backends.repairs import BridgeCounts, Repairs
 from drivers.openflow.messages import Flow
 from drivers.openflow.rule_flows import (
     COOKIE,
@@ -40,46 +41,39 @@ CAPACITY = 1_000_000
 RECONNECT_FIRST_S, RECONNECT_LAST_S = 0.1, 5.0
 READ_BACK_S = 30.0
 """A read-back within this time after the last one returns the digest of that."""
-REPAIRS_PER_HOUR = 30
 GATHER_S = 0.05
 """A reported change of the flows waits this time for others."""
-SPACING_S = 1.0
-"""Minimum time between checks for reported changes: another program may change flows all the time."""
-
-
-class SwitchCounts(NamedTuple):
-    """Counts since the start."""
-
-    connections: int = 0
-    repairs: int = 0
-    """Changes to the flows of a switch that did not have those of the table."""
-    unrepaired: int = 0
-    """Differences that were left for want of budget."""
 
 
 class OpenVSwitch:
     """One bridge. `run` keeps the session with it."""
 
     def __init__(self, socket: Path, layout: FlowLayout, *, rng: random.Random) -> None:
-        self.counts = SwitchCounts()
-        self.fault = NOT_TRIED
-        """Why there is no session; empty while there is one."""
         self._socket = socket
         self._layout = layout
         self._rng = rng
-        self._session: SwitchSession | None = None
+        self._connection: Connection[SwitchSession] = Connection()
+        self._repairs = Repairs("table", {"socket": str(socket)})
         self._table = EMPTY_TABLE
         """The table that the bridge was told to hold."""
         self._priorities: Priorities | None = None
         """Priorities of the rules in the bridge; None until they are read from it."""
         self._digest = EMPTY_TABLE.digest
         self._read_at = float("-inf")
-        self._repaired: list[float] = []
         self._busy = asyncio.Lock()
 
     @property
     def capacity(self) -> int:
         return CAPACITY
+
+    @property
+    def fault(self) -> str:
+        """Why there is no session; empty while there is one."""
+        return self._connection.fault
+
+    @property
+    def counts(self) -> BridgeCounts:
+        return self._repairs.counts(self._connection.count)
 
     async def run(self) -> None:
         """Keep a session with the bridge until cancelled."""
@@ -104,24 +98,20 @@ class OpenVSwitch:
                 session.close()
 
     def _lost(self, fault: str) -> None:
-        if self.fault != fault:
+        if self._connection.lost(fault):
             logger.warning("bridge not connected: %s", fault, extra={"socket": str(self._socket)})
-        self.fault, self._session, self._priorities = fault, None, None
+        self._priorities = None
         self.forget()
 
     async def _hold(self, session: SwitchSession) -> None:
         """Have the bridge hold the table: now, and at a fixed interval."""
-        self.counts = self.counts._replace(connections=self.counts.connections + 1)
-        self._session, self.fault = session, ""
+        self._connection.opened(session)
         logger.info("bridge connected", extra={"socket": str(self._socket)})
         await self._watch(session)
         while True:
             if self._table.version:
-                try:
-                    async with self._busy:
-                        await self._check(session)
-                except SwitchRefused as error:
-                    logger.warning("flows not repaired: %s", error, extra={"socket": str(self._socket)})
+                async with self._busy:
+                    await self._check(session)
             await self._until_due(session)
 
     async def _watch(self, session: SwitchSession) -> None:
@@ -141,7 +131,7 @@ class OpenVSwitch:
     async def _until_due(self, session: SwitchSession) -> None:
         """Wait until the bridge reports a change, or for the interval. Changes are heeded the later the more repairs
         there were: a program that undoes each of them would use up the budget at once."""
-        spacing_s = max(SPACING_S, READ_BACK_S / REPAIRS_PER_HOUR * min(len(self._repaired), REPAIRS_PER_HOUR))
+        spacing_s = self._repairs.budget.spacing_s(asyncio.get_running_loop().time(), READ_BACK_S)
         with suppress(TimeoutError):
             async with asyncio.timeout(READ_BACK_S * self._rng.uniform(0.8, 1.2)):
                 await asyncio.sleep(spacing_s)
@@ -161,7 +151,7 @@ class OpenVSwitch:
         return self._restore(table)
 
     async def read_back(self) -> bytes:
-        session = self._connected()
+        session = self._connection.required()
         if asyncio.get_running_loop().time() >= self._read_at + READ_BACK_S:
             async with self._busy:
                 try:
@@ -171,7 +161,7 @@ class OpenVSwitch:
         return self._digest
 
     async def _apply(self, steps: Sequence[SetStep], table: DeviceTable) -> bool:
-        session = self._connected()
+        session = self._connection.required()
         async with self._busy:
             priorities, self._priorities = self._priorities, None  # unknown again if this ends half-way
             if priorities is None or not all(priorities.place(step.rule) for step in steps):
@@ -188,9 +178,9 @@ class OpenVSwitch:
         return True
 
     async def _restore(self, table: DeviceTable) -> bool:
-        if self._session is None:  # the bridge gets the table with its session
+        if self._connection.session is None:  # the bridge gets the table with its session
             self._table = table
-        session = self._connected()
+        session = self._connection.required()
         async with self._busy:
             return await self._replace(session, table)
 
@@ -203,31 +193,23 @@ class OpenVSwitch:
         self._table = table
         return True
 
-    def _connected(self) -> SwitchSession:
-        if self._session is None and self.fault == NOT_TRIED:
-            raise DeviceNotReady(f"the bridge is not connected: {NOT_TRIED}")
-        if self._session is None:
-            raise DeviceFailed(f"the bridge is not connected: {self.fault}")
-        return self._session
-
     # -- comparison with the bridge
 
     async def _check(self, session: SwitchSession) -> None:
         """Compare the bridge with the table, and repair it within the budget."""
         now = asyncio.get_running_loop().time()
-        self._repaired = [at for at in self._repaired if at > now - 3600.0]
-        is_allowed = len(self._repaired) < REPAIRS_PER_HOUR
-        changed = await self._read(session, self._table, is_repair=is_allowed, is_fill=True)
-        if not changed:
+        is_allowed = self._repairs.budget.allows(now)
+        try:
+            changed = await self._read(session, self._table, is_repair=is_allowed, is_fill=True)
+        except SwitchRefused as error:
+            self._repairs.not_repaired(str(error), self._digest)
             return
-        is_repaired = self._digest == self._table.digest
-        if is_repaired:
-            self._repaired.append(now)
-            self.counts = self.counts._replace(repairs=self.counts.repairs + 1)
+        if not changed:
+            self._repairs.whole()
+        elif self._digest == self._table.digest:
+            self._repairs.repaired(changed, now)
         else:
-            self.counts = self.counts._replace(unrepaired=self.counts.unrepaired + 1)
-        about = {"socket": str(self._socket), "flows": changed, "repaired": is_repaired}
-        logger.warning("the bridge did not have the flows of its table", extra=about)
+            self._repairs.beyond_budget(self._digest)
 
     async def _read(
         self, session: SwitchSession, table: DeviceTable, *, is_repair: bool = False, is_fill: bool = False

@@ -22,7 +22,9 @@ from typing import NamedTuple
 import msgspec
 
 from drivers.backends.bridge_ports import PortPlan, plan_ports
-from drivers.backends.device import NOT_TRIED, DeviceFailed, DeviceNotReady, Programmed
+from drivers.backends.connection import Connection
+from drivers.backends.device import DeviceFailed, Programmed
+from drivers.backends.repairs import BridgeCounts, Repairs
 from drivers.openflow.chain_flows import (
     NETWORK_COOKIE,
     SWITCHING_PRIORITIES,
@@ -51,7 +53,6 @@ GATHER_S = 0.05
 """A change of the database waits this time for others, as the switch updates port by port."""
 CONFIGURE_S = 20.0
 """Timeout of the switch for a change of its configuration."""
-REPAIRS_PER_HOUR = 30
 
 
 class NetworkBridge(NamedTuple):
@@ -61,16 +62,6 @@ class NetworkBridge(NamedTuple):
     socket: Path
     database: Path
     layout: ChainLayout
-
-
-class NetworkCounts(NamedTuple):
-    """Counts since the start."""
-
-    connections: int = 0
-    repairs: int = 0
-    """Changes of flows that were not those of the document."""
-    unrepaired: int = 0
-    """Differences that were left for want of budget."""
 
 
 class _Held(NamedTuple):
@@ -89,19 +80,25 @@ class OpenVSwitchNetwork:
     """The network of one bridge. `run` keeps the sessions with the switch and its database."""
 
     def __init__(self, bridge: NetworkBridge, *, rng: random.Random) -> None:
-        self.counts = NetworkCounts()
-        self.fault = NOT_TRIED
-        """Why there is no session; empty while there are both."""
         self.waiting: dict[str, str] = {}
         """What interfaces without a port wait for."""
         self._bridge = bridge
         self._rng = rng
-        self._sessions: _Sessions | None = None
+        self._connection: Connection[_Sessions] = Connection()
+        self._repairs = Repairs("network document", {"bridge": bridge.name})
         self._held: _Held | None = None
         self._plan: PortPlan | None = None
         """The plan by which the bridge was last changed."""
-        self._repaired: list[float] = []
         self._busy = asyncio.Lock()
+
+    @property
+    def fault(self) -> str:
+        """Why there is no session; empty while there are both."""
+        return self._connection.fault
+
+    @property
+    def counts(self) -> BridgeCounts:
+        return self._repairs.counts(self._connection.count)
 
     async def run(self) -> None:
         """Keep the sessions, and have the bridge hold the document, until cancelled."""
@@ -111,9 +108,9 @@ class OpenVSwitchNetwork:
             try:
                 await self._serve()
             except (SwitchLost, DatabaseLost) as lost:
-                if self.fault != str(lost):
+                if self._connection.lost(str(lost)):
                     logger.warning("network of the bridge not connected: %s", lost, extra={"bridge": self._bridge.name})
-                self.fault, self._sessions, self._plan = str(lost), None, None
+                self._plan = None
             failures = 0 if self.counts.connections > before else failures + 1
             wait_s = backoff_ceiling(failures, RECONNECT_FIRST_S, RECONNECT_LAST_S)
             await asyncio.sleep(wait_s * self._rng.uniform(0.5, 1.0))
@@ -144,8 +141,7 @@ class OpenVSwitchNetwork:
             await self._transact(sessions.database, ())
         except DatabaseRefused as error:
             raise DatabaseLost(str(error)) from error
-        self.counts = self.counts._replace(connections=self.counts.connections + 1)
-        self._sessions, self.fault = sessions, ""
+        self._connection.opened(sessions)
         logger.info("network of the bridge connected", extra={"bridge": self._bridge.name})
         now = asyncio.get_running_loop().time
         due_at = now()
@@ -177,9 +173,9 @@ class OpenVSwitchNetwork:
         while True:
             await switch.until_changed()
             await asyncio.sleep(GATHER_S)
-            if (sessions := self._sessions) is not None:
+            if (sessions := self._connection.session) is not None:
                 await self._restore(sessions, is_due=True)
-            await asyncio.sleep(CHECK_S / REPAIRS_PER_HOUR * min(len(self._repaired), REPAIRS_PER_HOUR))
+            await asyncio.sleep(self._repairs.budget.spacing_s(asyncio.get_running_loop().time(), CHECK_S))
 
     async def _restore(self, sessions: _Sessions, *, is_due: bool) -> None:
         """Have the bridge hold the document if a check is due, or if ports have come or gone."""
@@ -188,7 +184,7 @@ class OpenVSwitchNetwork:
                 if self._held is not None and (is_due or self._has_other_plan(sessions, self._held)):
                     await self._check(sessions, self._held)
         except (SwitchRefused, DatabaseRefused, DeviceFailed) as error:
-            logger.warning("network document not restored: %s", error, extra={"bridge": self._bridge.name})
+            self._repairs.not_repaired(str(error))
 
     # -- the device
 
@@ -197,7 +193,7 @@ class OpenVSwitchNetwork:
             found = _Held(msgspec.json.decode(document, type=Document), digest)
         except msgspec.DecodeError as error:
             raise DeviceFailed(f"the document cannot be read: {error}") from error
-        if self._sessions is None and self._held is None:  # the bridge gets the document with its sessions
+        if self._connection.session is None and self._held is None:  # the bridge gets the document with its sessions
             self._held = found
         with self._failing() as sessions:
             async with self._busy:
@@ -218,12 +214,9 @@ class OpenVSwitchNetwork:
     @contextmanager
     def _failing(self) -> Iterator[_Sessions]:
         """The sessions. What they raise is DeviceFailed."""
-        if self._sessions is None and self.fault == NOT_TRIED:
-            raise DeviceNotReady(f"the bridge is not connected: {NOT_TRIED}")
-        if self._sessions is None:
-            raise DeviceFailed(f"the bridge is not connected: {self.fault}")
+        sessions = self._connection.required()
         try:
-            yield self._sessions
+            yield sessions
         except (SwitchLost, SwitchRefused, DatabaseLost, DatabaseRefused) as error:
             raise DeviceFailed(str(error)) from error
 
@@ -233,22 +226,21 @@ class OpenVSwitchNetwork:
         """Restore what the bridge lacks. Flows that differ although no port has changed are repaired within a
         budget."""
         plan = self._planned(sessions, held)
-        if plan == self._plan and not plan.makes and not plan.removes:
-            found = await sessions.switch.flows(NETWORK_COOKIE, COOKIE_MASK)
-            differing = compare_chains(found, self._flows(held, plan))
-            if not differing.missing and not differing.strays:
-                return
-            now = asyncio.get_running_loop().time()
-            self._repaired = [at for at in self._repaired if at > now - 3600.0]
-            is_allowed = len(self._repaired) < REPAIRS_PER_HOUR
-            about = {"bridge": self._bridge.name, "flows": sum(map(len, differing)), "repaired": is_allowed}
-            logger.warning("the bridge did not have the flows of its network document", extra=about)
-            if not is_allowed:
-                self.counts = self.counts._replace(unrepaired=self.counts.unrepaired + 1)
-                return
-            self._repaired.append(now)
-            self.counts = self.counts._replace(repairs=self.counts.repairs + 1)
+        if plan != self._plan or plan.makes or plan.removes:
+            await self._change(sessions, held)
+            self._repairs.whole()
+            return
+        found = await sessions.switch.flows(NETWORK_COOKIE, COOKIE_MASK)
+        differing = compare_chains(found, self._flows(held, plan))
+        if not differing.missing and not differing.strays:
+            self._repairs.whole()
+            return
+        now = asyncio.get_running_loop().time()
+        if not self._repairs.budget.allows(now, is_empty=not found):
+            self._repairs.beyond_budget(_digest(held, plan, found, differing))
+            return
         await self._change(sessions, held)
+        self._repairs.repaired(sum(map(len, differing)), now)
 
     async def _change(self, sessions: _Sessions, held: _Held) -> Programmed:
         """Make the bridge hold a document: new ports, flows, then the removal of old ports."""

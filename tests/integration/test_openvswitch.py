@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from deploy.host.openvswitch import Switch
-from drivers.backends import openvswitch
+from drivers.backends import openvswitch, repairs
 from drivers.backends.device import DeviceFailed
 from drivers.backends.openvswitch import OpenVSwitch
 from drivers.openflow import rule_flows, session
@@ -152,10 +152,10 @@ async def test_a_restarted_switch_is_filled_again(switch: Switch) -> None:
         await restored(device, content)
         before = switch.flows("restarted")
         for _ in range(2):
-            repairs = device.counts.repairs
+            count = device.counts.repairs
             switch.kill("ovs-vswitchd")
             switch.start_daemon("ovs-vswitchd")
-            await repaired(device, repairs)
+            await repaired(device, count)
             assert switch.flows("restarted") == before
         assert await device.read_back() == content.digest
 
@@ -183,10 +183,10 @@ async def test_no_session_ends_while_the_switch_is_busy(switch: Switch, monkeypa
 
 
 async def test_changed_flows_are_reported_and_repaired_within_the_budget(
-    switch: Switch, monkeypatch: pytest.MonkeyPatch
+    switch: Switch, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(openvswitch, "READ_BACK_S", 0.05)
-    monkeypatch.setattr(openvswitch, "REPAIRS_PER_HOUR", 3)
+    monkeypatch.setattr(repairs, "REPAIRS_PER_HOUR", 3)
     switch.add_bridge("drifting")
     content = table(1, {Rule(1, "allow", "tcp", (1, 9, 20, 30)): frozenset({prefix("10.0.0.0/8"), prefix("fd00::/8")})})
     async with bridge_device(switch, "drifting") as device:
@@ -194,13 +194,18 @@ async def test_changed_flows_are_reported_and_repaired_within_the_budget(
         whole = switch.flows("drifting")
         ours = [line for line in whole if "cookie=0xd9a5" in line]
         for line in (ours[0], ours[-1], ours[4]):
-            repairs = device.counts.repairs
+            before = device.counts.repairs
             _delete(switch, "drifting", line)
-            await repaired(device, repairs)
+            await repaired(device, before)
             assert switch.flows("drifting") == whole
         _delete(switch, "drifting", ours[-1])
         await until(lambda: device.counts.unrepaired > 0)
         assert await device.read_back() != content.digest, "what is not repaired is reported"
+        _delete(switch, "drifting", ours[0])
+        await until(lambda: device.counts.unrepaired > 1)
+        assert caplog.text.count("is not repaired: repairs within the last hour: 3, its limit") == 2, (
+            "once for each state"
+        )
         await restored(device, content)
         assert switch.flows("drifting") == whole
 
@@ -225,7 +230,7 @@ async def test_a_bridge_without_any_flow_is_filled_beyond_the_budget(
     switch: Switch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(openvswitch, "READ_BACK_S", 0.05)
-    monkeypatch.setattr(openvswitch, "REPAIRS_PER_HOUR", 1)
+    monkeypatch.setattr(repairs, "REPAIRS_PER_HOUR", 1)
     switch.add_bridge("unlucky")
     content = table(1, some_rules(random.Random(9)))
     async with bridge_device(switch, "unlucky") as device:
@@ -247,10 +252,10 @@ async def test_a_flow_that_would_expire_is_repaired(switch: Switch, monkeypatch:
         await restored(device, content)
         whole = switch.flows("expiring")
         for timeout in ("idle_timeout=60000", "hard_timeout=60000"):
-            repairs = device.counts.repairs
+            before = device.counts.repairs
             line = next(each for each in whole if "nw_src" in each)
             switch.ofctl("add-flow", "expiring", f"{timeout},{line}")
-            await repaired(device, repairs)
+            await repaired(device, before)
             assert switch.flows("expiring") == whole
 
 

@@ -30,9 +30,11 @@ def _without_waiting(_: Any) -> Any:
 
 
 def _only_once(read: Any) -> Any:
-    async def compared(self: OpenVSwitch, session: Any, table: Any, *, is_repair: bool = False) -> int:
+    async def compared(
+        self: OpenVSwitch, session: Any, table: Any, *, is_repair: bool = False, is_fill: bool = False
+    ) -> int:
         if self._priorities is None:
-            found: int = await read(self, session, table, is_repair=is_repair)
+            found: int = await read(self, session, table, is_repair=is_repair, is_fill=is_fill)
             return found
         self._digest = table.digest
         return 0

@@ -12,7 +12,7 @@ import pytest
 from drivers.agents.agent import Agent, AgentIdentity
 from drivers.agents.store import MemoryTableStore
 from drivers.agents.table import AgentTable
-from drivers.backends.device import NOT_TRIED, DeviceFailed, DeviceNotReady
+from drivers.backends.device import DeviceFailed, DeviceNotReady
 from drivers.backends.simulated import SimulatedDevice
 from projections.rules.device_table import DeviceTable
 from projections.rules.rule import SetStep
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.virtual_clock
 class BrokenDevice(SimulatedDevice):
     """A device that has not been tried yet at first, then fails, until it is mended."""
 
-    fault: DeviceFailed | None = DeviceNotReady(NOT_TRIED)
+    fault: DeviceFailed | None = DeviceNotReady("no session yet")
 
     def _check(self) -> None:
         if self.fault is not None:
