@@ -1,8 +1,8 @@
 """A relay's reports to the log about the tables of a zone's DPUs: on change only, batched, at most one per second.
 
 A report has one bitmap of DPU ordinals per version and level. The fold merges bitmaps by OR. So a second report of the
-same content, by this relay or by another, changes nothing, and a report of unknown outcome can be repeated. Only
-regressions (`regressed`) are reported by name.
+same content, by this relay or by another, changes nothing, and a report of unknown outcome can be repeated. Refusals
+(`refused`) and DPUs with an older table than before (`regressed`) are reported by name.
 """
 
 from __future__ import annotations
