@@ -1,8 +1,9 @@
-"""The network documents of one link's DPUs: which of them are due, and what their agents have said of them.
+"""The network documents of one link's DPUs: which of them are due, and which statuses of agents the log lacks.
 
 A document is small and changes seldom, so it is sent whole. DPUs with the same document and version share a message. A
-relay sends none to agents that do not take documents, and none while a freeze is in effect. What an agent says is
-compared with the log, and only a difference is reported: after a lost report, the next heartbeat shows it again.
+relay sends none to agents that do not take documents, and none while a freeze is in effect. The status of an
+agent is compared with the log, and only a difference is reported: after a lost report, the next heartbeat shows the
+difference again.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ ENCODED_MAX = 64
 """Number of encoded documents of a relay."""
 
 
-class Said(NamedTuple):
-    """The last word of a DPU's agent about the document that is wanted there: its version, the version that the DPU has
-    applied, the interfaces without a port, and the reason of a refusal."""
+class DocumentStatus(NamedTuple):
+    """The last status of a DPU's agent, relative to the document that is wanted there: the wanted version, the version
+    that the DPU has applied, the interfaces without a port, and the reason of a refusal."""
 
     version: int
     applied: int
@@ -45,9 +46,9 @@ class Said(NamedTuple):
 
 @dataclass(slots=True)
 class _DpuState:
-    """The delivery of one DPU's document. `said` is the last status, with the DPU itself left out."""
+    """The delivery of one DPU's document. `status` is the last one of its agent, with the DPU itself left out."""
 
-    said: NetworkStatus
+    status: NetworkStatus
     sent: int = 0
     sent_at: float = 0.0
     failures: int = 0
@@ -90,7 +91,7 @@ class LinkNetworks:
         source: NetworkSource,
         *,
         is_served: Callable[[str], bool],
-        on_news: Callable[[], None],
+        on_status: Callable[[], None],
         rng: random.Random,
         resend_s: float,
     ) -> None:
@@ -101,19 +102,19 @@ class LinkNetworks:
         self._encoded = encoded
         self._source = source
         self._is_served = is_served
-        self._on_news = on_news
+        self._on_status = on_status
         self._rng = rng
         self._resend_s = resend_s
         self._states: dict[int, _DpuState] = {}
         self._pending: dict[int, None] = {}
         """The DPUs whose documents may be due."""
-        self._heard: dict[int, None] = {}
-        """The DPUs whose agents have said something that the log may not know."""
+        self._unreported: dict[int, None] = {}
+        """The DPUs whose agents have sent a status that the log may lack."""
 
     @property
-    def has_news(self) -> bool:
-        """Whether agents have said something that the log may not know."""
-        return bool(self._heard)
+    def has_unreported(self) -> bool:
+        """Whether agents have sent a status that the log may lack."""
+        return bool(self._unreported)
 
     def handle_hello(self, hello: Hello) -> None:
         """Take over the documents of the DPUs of a Hello."""
@@ -127,23 +128,22 @@ class LinkNetworks:
             left &= ~members
             for number in numbers_of(members):
                 self._states[number] = _DpuState(status._replace(dpus=0))
-                self._hear(number)
+                self._note_unreported(number)
 
     def handle_statuses(self, statuses: Iterable[NetworkStatus]) -> None:
-        """Take over what agents say of their documents. DPUs that no Hello has named are ignored."""
+        """Record the statuses of documents. DPUs that no Hello has named are ignored."""
         for status in statuses:
             self._handle_status(status)
 
     def _handle_status(self, status: NetworkStatus) -> None:
-        said = status._replace(dpus=0)
         for number in numbers_of(status.dpus):
             state = self._states.get(number)
             if state is None:
                 continue
-            if said.applied > state.said.applied or said.epoch > state.said.epoch:
+            if status.applied > state.status.applied or status.epoch > state.status.epoch:
                 state.failures, state.not_before, state.reason = 0, 0.0, ""
-            state.said = said
-            self._hear(number)
+            state.status = status._replace(dpus=0)
+            self._note_unreported(number)
 
     def handle_refusal(self, refusal: NetworkRefusal, now: float) -> None:
         """Delay the next attempt at the DPUs that refused a document."""
@@ -184,17 +184,17 @@ class LinkNetworks:
             for number in numbers_of(members):
                 self._states[number].sent, self._states[number].sent_at = row.version, now
 
-    def news(self) -> dict[Said, int]:
-        """The last words of agents that the log does not know, each with the DPUs that said it."""
-        found: dict[Said, int] = {}
-        for number in [*self._heard]:
-            row = self._wanted(number)
-            said = self._said(self._states[number], row) if row is not None and number in self._states else None
-            if said is None or row is None or said == Said(row.version, row.applied, row.unresolved, row.refusal):
-                del self._heard[number]
+    def unreported(self) -> dict[DocumentStatus, int]:
+        """The statuses that the log lacks, each with its DPUs."""
+        members: dict[DocumentStatus, int] = {}
+        for number in [*self._unreported]:
+            row, state = self._wanted(number), self._states.get(number)
+            status = self._document_status(state, row) if row is not None and state is not None else None
+            if status is None or row is None or status == _status_in_log(row):
+                del self._unreported[number]
             else:
-                found[said] = found.get(said, 0) | 1 << number
-        return found
+                members[status] = members.get(status, 0) | 1 << number
+        return members
 
     def ordinals(self, members: int) -> int:
         """The ordinals of these DPUs, as bits."""
@@ -203,14 +203,15 @@ class LinkNetworks:
             ordinals |= 1 << ordinal if ordinal >= 0 else 0
         return ordinals
 
-    def reported(self, members: int) -> None:
-        """The log has what `news` told of these DPUs."""
+    def mark_reported(self, members: int) -> None:
+        """The log has the statuses of these DPUs that `unreported` returned."""
         for number in numbers_of(members):
-            self._heard.pop(number, None)
+            self._unreported.pop(number, None)
 
-    def _hear(self, number: int) -> None:
-        self._heard[number] = self._pending[number] = None
-        self._on_news()
+    def _note_unreported(self, number: int) -> None:
+        """Note a DPU with a new status: the status may have to be reported, and another document may be due."""
+        self._unreported[number] = self._pending[number] = None
+        self._on_status()
 
     def _wanted(self, number: int) -> DpuNetwork | None:
         name = self._numbering.name_of(number)
@@ -218,26 +219,31 @@ class LinkNetworks:
 
     def _has(self, number: int, row: DpuNetwork) -> bool:
         """Whether a DPU has the wanted document, or one of a later log, which only its own log replaces."""
-        said = self._states[number].said
-        if said.epoch != self._source.epoch:
-            return said.epoch > self._source.epoch
-        return said.applied > row.version or (said.applied == row.version and said.digest.hex() == row.digest)
+        status = self._states[number].status
+        if status.epoch != self._source.epoch:
+            return status.epoch > self._source.epoch
+        return status.applied > row.version or (status.applied == row.version and status.digest.hex() == row.digest)
 
     def _is_due(self, state: _DpuState, row: DpuNetwork, now: float) -> bool:
         is_new = row.version not in (state.sent, state.refused)
         return is_new or now >= max(state.not_before, state.sent_at + self._resend_s if state.sent else 0.0)
 
-    def _said(self, state: _DpuState, row: DpuNetwork) -> Said | None:
-        """The agent's last word in terms of the wanted document; None if this replica does not know yet the document
-        that the DPU has."""
-        said, applied = state.said, 0
-        if said.epoch == self._source.epoch and said.applied <= row.version:
-            is_other = said.applied == row.version and said.digest.hex() != row.digest
-            applied = 0 if is_other else said.applied
-        elif said.epoch >= self._source.epoch:
+    def _document_status(self, state: _DpuState, row: DpuNetwork) -> DocumentStatus | None:
+        """The agent's last status, relative to the wanted document; None if the DPU has a document that this replica
+        has not folded yet."""
+        status, applied = state.status, 0
+        if status.epoch == self._source.epoch and status.applied <= row.version:
+            is_other = status.applied == row.version and status.digest.hex() != row.digest
+            applied = 0 if is_other else status.applied
+        elif status.epoch >= self._source.epoch:
             return None
+        unresolved = status.unresolved if applied == row.version else ()
         reason = state.reason if state.refused == row.version and applied < row.version else ""
-        return Said(row.version, applied, _bounded(said.unresolved if applied == row.version else ()), reason)
+        return DocumentStatus(row.version, applied, _bounded(unresolved), reason)
+
+
+def _status_in_log(row: DpuNetwork) -> DocumentStatus:
+    return DocumentStatus(row.version, row.applied, row.unresolved, row.refusal)
 
 
 def _bounded(names: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,27 +1,27 @@
-"""A relay's reports to the log about network documents: differences to what the log knows, many DPUs in one record."""
+"""A relay's reports to the log about network documents: the statuses that the log lacks, many DPUs in one record."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from drivers.relays.link_networks import LinkNetworks, Said
+from drivers.relays.link_networks import DocumentStatus, LinkNetworks
 from eventstore.ids import internal_envelope
 from projections.zones.dpus.networks import MAX_ENTRIES
 from schemas.events import NetworksReported
 
 
 class NetworkReport:
-    """The news of the agents of one zone, which the log does not know: DPUs by content, over all links."""
+    """The statuses of the agents of one zone that the log lacks: the DPUs of all links by status."""
 
     def __init__(self, links: Iterable[LinkNetworks]) -> None:
-        self._ordinals: dict[Said, int] = {}
-        self._told: list[tuple[LinkNetworks, int]] = []
+        self._ordinals: dict[DocumentStatus, int] = {}
+        self._reported: list[tuple[LinkNetworks, int]] = []
         for link in links:
-            for said, members in link.news().items():
-                if said not in self._ordinals and len(self._ordinals) == MAX_ENTRIES:
+            for status, members in link.unreported().items():
+                if status not in self._ordinals and len(self._ordinals) == MAX_ENTRIES:
                     continue  # the next report has it
-                self._ordinals[said] = self._ordinals.get(said, 0) | link.ordinals(members)
-                self._told.append((link, members))
+                self._ordinals[status] = self._ordinals.get(status, 0) | link.ordinals(members)
+                self._reported.append((link, members))
 
     def __bool__(self) -> bool:
         """Whether there is anything to report."""
@@ -43,5 +43,5 @@ class NetworkReport:
 
     def landed(self) -> None:
         """The log has the report."""
-        for link, members in self._told:
-            link.reported(members)
+        for link, members in self._reported:
+            link.mark_reported(members)

@@ -109,11 +109,11 @@ class Relay:
         self._delivery = delivery
         self._context = SessionContext(source, self.frame_cache, loop.time, now_ms, rng, settings.heartbeat_s)
         self._networks = networks
-        self._network_news = asyncio.Event()
+        self._networks_to_report = asyncio.Event()
         if networks is not None:
             encoded = EncodedNetworks(networks)
             self._context = self._context._replace(
-                networks=networks, encoded_networks=encoded, on_network_news=self._network_news.set
+                networks=networks, encoded_networks=encoded, on_network_status=self._networks_to_report.set
             )
 
     async def run(self) -> None:
@@ -258,14 +258,14 @@ class Relay:
                     await self._send_due(list(zone.sessions))
 
     async def _report_networks(self, source: NetworkSource) -> None:
-        """Report what agents say of their documents, at most once per interval and zone."""
+        """Report the statuses of network documents, at most once per interval and zone."""
         while True:
-            await self._network_news.wait()
+            await self._networks_to_report.wait()
             await asyncio.sleep(NETWORK_REPORT_S)
-            self._network_news.clear()
+            self._networks_to_report.clear()
             for zone in list(self.zones.values()):
                 links = [each.networks for each in zone.sessions if each.networks is not None]
-                if not any(link.has_news for link in links):
+                if not any(link.has_unreported for link in links):
                     continue
                 report = NetworkReport(links)
                 if report:
@@ -276,7 +276,7 @@ class Relay:
             await source.report(report.event(zone, self.name, self._context.now_ms()))
         except TransientError as error:
             logger.warning("zone %s: network report not acknowledged, retrying: %s", zone, error)
-            self._network_news.set()
+            self._networks_to_report.set()
         except PermanentError as error:  # a repeated append would be refused again
             logger.error("zone %s: network report dropped, the log rejected it: %s", zone, error)
             report.landed()

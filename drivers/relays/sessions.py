@@ -43,7 +43,7 @@ class SessionContext(NamedTuple):
     heartbeat_s: float
     networks: NetworkSource | None = None
     encoded_networks: EncodedNetworks | None = None
-    on_network_news: Callable[[], None] | None = None
+    on_network_status: Callable[[], None] | None = None
 
 
 def _check_speaks_for(hello: Hello, only: str) -> None:
@@ -170,7 +170,7 @@ class Session:
 
     def _link_networks(self) -> LinkNetworks | None:
         context, membership = self._context, self._membership
-        if context.networks is None or context.encoded_networks is None or context.on_network_news is None:
+        if context.networks is None or context.encoded_networks is None or context.on_network_status is None:
             return None
         return LinkNetworks(
             self.link,
@@ -179,7 +179,7 @@ class Session:
             context.encoded_networks,
             context.networks,
             is_served=membership.is_served,
-            on_news=context.on_network_news,
+            on_status=context.on_network_status,
             rng=context.rng,
             resend_s=RESEND_HEARTBEATS * context.heartbeat_s,
         )
