@@ -16,6 +16,7 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
+from drivers.agents.fault_log import RefusalLog
 from drivers.agents.network import AgentNetwork
 from drivers.agents.store import TableStore
 from drivers.agents.table import SELF, AgentTable
@@ -88,8 +89,8 @@ class Agent:
         self._last_message_at = 0.0
         self._unserved = ""
         """Why the relay does not serve the DPU; empty if it does."""
-        self._refused: tuple[int, str] | None = None
-        """The version and the reason of the last refusal of a table. A relay sends a refused table again and again."""
+        self._table_refusals = RefusalLog(identity.dpu, "table")
+        self._network_refusals = RefusalLog(identity.dpu, "network document")
 
     @property
     def table(self) -> DeviceTable:
@@ -178,9 +179,7 @@ class Agent:
             link.send(agent_messages.encode(Ack([result], [])))
         else:
             self.refusals += 1
-            if (refused := (result.version, result.reason)) != self._refused:
-                logger.warning("dpu %s refused table version %d: %s", self._identity.dpu, *refused)
-            self._refused = refused
+            self._table_refusals.refused(result.version, result.reason)
             link.send(agent_messages.encode(Ack([], [result])))
 
     def _received(self, frame: Frame, link: Link) -> None:
@@ -202,8 +201,7 @@ class Agent:
             if isinstance(result, NetworkStatus):
                 link.send(agent_messages.encode(NetworkAck([result], [])))
             else:
-                about = {"dpu": self._identity.dpu, "version": result.version, "reason": result.reason}
-                logger.info("network document refused", extra=about)
+                self._network_refusals.refused(result.version, result.reason)
                 link.send(agent_messages.encode(NetworkAck([], [result])))
 
     async def _send_heartbeats(self, link: Link) -> None:

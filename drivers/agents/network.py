@@ -10,7 +10,7 @@ import asyncio
 import logging
 from hashlib import blake2b
 
-from drivers.agents.device_log import DeviceLog
+from drivers.agents.fault_log import ReadBackLog
 from drivers.agents.network_store import NO_NETWORK, HeldNetwork, NetworkStore
 from drivers.agents.table import SELF
 from drivers.backends.device import DeviceFailed, NetworkDevice, Programmed
@@ -41,7 +41,7 @@ class AgentNetwork:
         self._was_read = False
         """Whether the device could be read back, ever."""
         self._busy = asyncio.Lock()
-        self._device_log = DeviceLog("the network of the device")
+        self._read_back_log = ReadBackLog("network of the device")
 
     async def load(self) -> None:
         """Load the last good document, and make the device hold it."""
@@ -86,9 +86,9 @@ class AgentNetwork:
                     self._in_device = await self._device.read_back()
                     self._was_read = True
             except (DeviceFailed, TimeoutError) as error:
-                self._device_log.failed(error)
+                self._read_back_log.failed(error)
                 return self.status()
-            self._device_log.succeeded()
+            self._read_back_log.succeeded()
             has_lost = self.held.version and self._in_device.digest != self.held.digest
             if has_lost and (fault := await self._program(self.held)):
                 logger.warning("saved network document not applied to the device yet: %s", fault)

@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-from drivers.agents.device_log import DeviceLog
+from drivers.agents.fault_log import ReadBackLog
 from drivers.agents.store import TableStore
 from drivers.backends.device import Device, DeviceFailed, DeviceNotReady
 from drivers.wire.agent_messages import Refusal
@@ -46,7 +46,7 @@ class AgentTable:
         """Whether the device holds `table`. If not, the next frame reconciles the device instead of applying a
         delta."""
         self._busy = asyncio.Lock()
-        self._device_log = DeviceLog("the table of the device")
+        self._read_back_log = ReadBackLog("table of the device")
 
     async def load(self) -> None:
         """Load the last good table."""
@@ -101,9 +101,9 @@ class AgentTable:
                 async with asyncio.timeout(self._read_back_s):
                     self._digest = await self._device.read_back()
             except (DeviceFailed, TimeoutError) as error:
-                self._device_log.failed(error)
+                self._read_back_log.failed(error)
             else:
-                self._device_log.succeeded()
+                self._read_back_log.succeeded()
                 self._in_sync = self._digest == self.table.digest
                 self._in_hardware = self.table.version if self._in_sync else 0
         return self.status()

@@ -88,13 +88,13 @@ async def test_a_fault_of_the_device_is_logged_once_and_its_end_too(caplog: pyte
         assert agent.refusals > 1
         faults = [
             ("WARNING", "dpu d refused table version 5: port 3: no answer"),
-            ("WARNING", "the table of the device cannot be read: port 3: no answer"),
+            ("WARNING", "table of the device not read, retrying at each heartbeat: port 3: no answer"),
         ]
         assert sorted(lines(caplog)) == sorted(faults)
         broken.fault = None
         await asyncio.sleep(100)
         assert agent.table == tables.table
-        assert lines(caplog)[2:] == [("INFO", "the table of the device is read again")]
+        assert lines(caplog)[2:] == [("INFO", "table of the device read again")]
 
 
 async def test_a_saved_table_waits_without_a_word_for_a_device_that_has_not_been_tried_yet(

@@ -13,6 +13,7 @@ from drivers.agents.agent import Agent, AgentIdentity
 from drivers.agents.network import AgentNetwork
 from drivers.agents.network_store import MemoryNetworkStore
 from drivers.agents.store import MemoryTableStore
+from drivers.backends.device import DeviceFailed, Programmed
 from drivers.backends.simulated import SimulatedDevice
 from drivers.backends.simulated_network import NetworkFaults, SimulatedNetwork
 from drivers.relays.relay import Relay
@@ -177,6 +178,25 @@ async def test_a_refused_document_is_tried_again_and_the_condition_says_why() ->
         hosts["h1"].device.faults = NetworkFaults()
         await on.until(lambda: has_wanted(on, hosts["h1"]), timeout_s=120)
         await on.until(lambda: observed(fleet)["ready"] is True)
+        await _stop(hosts)
+
+
+async def test_a_document_that_is_refused_again_and_again_is_logged_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts: list[bytes] = []
+
+    async def fails(self: SimulatedNetwork, document: bytes, digest: bytes) -> Programmed:
+        attempts.append(digest)
+        raise DeviceFailed("port 3: no answer")
+
+    monkeypatch.setattr(SimulatedNetwork, "program", fails)
+    async with plane() as on:
+        _, hosts = await begin(on, "h1")
+        await on.until(lambda: len(attempts) > 3, timeout_s=120)
+        version = _row(on).version
+        logged = [each.getMessage() for each in caplog.records if each.name == "drivers.agents.fault_log"]
+        assert logged == [f"dpu h1-dh1 refused network document version {version}: port 3: no answer"]
         await _stop(hosts)
 
 
