@@ -88,6 +88,21 @@ def parsed(text: str) -> Misc:
     return Misc(int(up[1]) if up else -1, tuple(lines[starts[-1] if starts else 0 :]), words)
 
 
+class ResetDetector:
+    """Detects the boot after a reset: a rshim may show the boot from before it for a moment. `before` is the content of
+    `misc` from before the reset; None if there was none to wait for."""
+
+    def __init__(self, before: Misc | None) -> None:
+        self._before = before
+
+    def is_after(self, misc: Misc) -> bool:
+        """Whether this content is from after the reset. All later content is, too."""
+        before = self._before
+        if before is not None and (misc.lines != before.lines or misc.up_s < before.up_s):
+            self._before = None
+        return self._before is None
+
+
 class FollowedLog:
     """The log of the present boot, with the lines that were cleared from the device."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from deploy.host_agent import rshim
-from deploy.host_agent.install import ENDED, INSTALLING
+from deploy.host_agent.install_progress import ENDED, INSTALLING
 from deploy.host_agent.rshim import CLEARS, write_misc
 from drivers.backends.bmc import TaskFailed
 from projections.resources.host_tasks import TaskState

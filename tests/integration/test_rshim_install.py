@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from deploy.host_agent.actions import ActionFailed
-from deploy.host_agent.install import ENDED, INSTALLING, WRITTEN
+from deploy.host_agent.install_progress import ENDED, INSTALLING, WRITTEN
 from drivers.backends.bmc import NeedsOperator, TaskFailed, Unreachable
 from drivers.provisioning.rshim import RshimInstaller, host_at, no_host_url
 from projections.resources.host_tasks import FoundDevice, HostReport

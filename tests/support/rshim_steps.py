@@ -10,7 +10,10 @@ from pathlib import Path
 
 from deploy.host_agent.actions import Action, ActionFailed
 from deploy.host_agent.image_source import Stream
-from deploy.host_agent.install import ENDED, INSTALLING, InstallAction, RestartAction, RshimTiming
+from deploy.host_agent.install import InstallAction
+from deploy.host_agent.install_progress import ENDED, INSTALLING
+from deploy.host_agent.restart import RestartAction
+from deploy.host_agent.timed_rshim import RshimTiming
 from drivers.hosts.agent_host import AgentHost
 from drivers.hosts.objects import StoredObject
 from drivers.hosts.task_box import BoxContent

@@ -251,10 +251,11 @@ async def _serve(
     from deploy.host_agent.agent import HostAgent, HostIdentity
     from deploy.host_agent.boot import read_boot
     from deploy.host_agent.image_source import image_source
-    from deploy.host_agent.install import InstallAction, RestartAction
+    from deploy.host_agent.install import InstallAction
     from deploy.host_agent.network import NetworkAction
     from deploy.host_agent.only_one import only_one
     from deploy.host_agent.reboot import RebootAction
+    from deploy.host_agent.restart import RestartAction
     from eventstore.ids import uuid7
 
     principal = "" if certificates else PRINCIPAL
