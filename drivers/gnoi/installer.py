@@ -19,22 +19,17 @@ from drivers.gnoi.reboot_moves import BootTiming, logged_of
 from drivers.gnoi.renewal import CertificateRenewal
 from drivers.gnoi.transfer import CHUNK_BYTES, Package, transfer
 from drivers.images.deliveries import Delivery
-from drivers.provisioning.attempts import Attempt
-from projections.field_checks import check_text, quoted
-from projections.zones.dpus.phases import (
-    INITIALIZE_INTERFACE,
-    ON_DEVICE,
-    OS_INSTALLING,
-    PREPARE_IMAGE,
-    READY,
-    REBOOTING,
-)
+from drivers.provisioning.attempts import Attempt, check_serial, checked_facts
+from projections.field_checks import quoted
+from projections.zones.dpus import phases
+from projections.zones.dpus.phases import ON_DEVICE, OS_INSTALLING, READY
 
 DPU_MODE = "DPU"
 _TIMING = BootTiming()
 
 DeliveryOf: TypeAlias = Callable[[str, str], Awaitable[Delivery | None]]
-"""What is sent to a DPU for an identity; None if no object wants the DPU. It may raise the errors of a device."""
+"""The delivery to a DPU for an installation identity; None if no object wants the DPU. May raise the errors of a
+device."""
 
 
 async def no_delivery(dpu: str, image: str) -> Delivery | None:
@@ -65,20 +60,21 @@ class GnoiInstaller:
         if attempt.dpu.phase not in ON_DEVICE and attempt.dpu.phase != READY:
             return {}
         async with connected(attempt.dpu.bmc_address, self._credentials()) as client:
-            serial = await _checked_serial(attempt, client)
+            serial = await attempt.call(client.read_serial, alters=False)
+            check_serial(attempt.dpu.serial, serial)
             if attempt.dpu.phase == READY:
                 return {} if self._renewal is None else await self._renewal.visit(attempt, client)
             renewed = await self._renew(attempt, client)
             match attempt.dpu.phase:
-                case phase if phase == INITIALIZE_INTERFACE:
+                case phases.INITIALIZE_INTERFACE:
                     await _set_mode(attempt, client)
-                case phase if phase == PREPARE_IMAGE:
+                case phases.PREPARE_IMAGE:
                     await self._delivery(attempt)
-                case phase if phase == OS_INSTALLING:
+                case phases.OS_INSTALLING:
                     delivery = await self._delivery(attempt)
                     install = partial(self._install, attempt, client, delivery)
                     await activation(attempt, client, delivery.name, install, self._timing).run()
-                case phase if phase == REBOOTING:
+                case phases.REBOOTING:
                     await reboot(attempt, client, self._timing).run()
             return {**await _facts(attempt, client, serial), **renewed}
 
@@ -134,14 +130,6 @@ async def _pieces(content: bytes) -> AsyncIterator[bytes]:
         yield content[begin : begin + CHUNK_BYTES]
 
 
-async def _checked_serial(attempt: Attempt, client: GnoiClient) -> str:
-    """The serial number of the card. Another card is refused before anything of it is changed."""
-    registered, serial = attempt.dpu.serial, await attempt.call(client.read_serial, alters=False)
-    if registered and serial and serial != registered:
-        raise NeedsOperator(f"serial: the device has {quoted(serial)}, but {quoted(registered)} is registered")
-    return serial
-
-
 async def _set_mode(attempt: Attempt, client: GnoiClient) -> None:
     """Have the card run as a DPU. It may say so only after its host was power-cycled."""
     if await attempt.call(client.read_mode, alters=False) == DPU_MODE:
@@ -160,7 +148,4 @@ async def _facts(attempt: Attempt, client: GnoiClient, serial: str) -> dict[str,
     facts = {"serial": serial, "boot_id": boot_id, "os_version": running.version}
     if dpu.phase == OS_INSTALLING:
         facts["image"] = dpu.image
-    for key, value in facts.items():
-        if value and (fault := check_text(key, value)):
-            raise TaskFailed(f"{fault}; the device reported this value")
-    return {key: value for key, value in facts.items() if value}
+    return checked_facts(facts, "device")

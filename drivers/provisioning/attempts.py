@@ -1,4 +1,4 @@
-"""An attempt at a step of a DPU, as its executor sees it, and the protocol of executors.
+"""An attempt at a step of a DPU, as its executor sees it; the protocol of executors, and the checks that they share.
 
 An executor executes the steps that the table of steps assigns to it: on the device, on its node, or in its cluster.
 """
@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import NamedTuple, Protocol, TypeVar
 
-from drivers.backends.bmc import Unreachable
-from projections.field_checks import is_printable
+from drivers.backends.bmc import NeedsOperator, TaskFailed, Unreachable
+from projections.field_checks import check_text, is_printable, quoted
 from projections.zones.dpus.decide import MAX_MESSAGE
 from projections.zones.dpus.phases import Step
 from projections.zones.rows import Dpu
@@ -38,7 +38,7 @@ class AttemptSuperseded(Exception):
 
 
 class Calls(Protocol):
-    """Calls to hosts and stores, as an attempt at a step makes them, or somebody who cleans up after one."""
+    """Calls to hosts and stores: those of an attempt at a step, or of a task that cleans up after attempts."""
 
     async def call(self, make: Callable[[], Awaitable[_Result]], *, alters: bool = True) -> _Result:
         """Make one call within its time limit. A call that alters something waits until that is allowed."""
@@ -127,6 +127,22 @@ async def _call_slot(places: asyncio.Semaphore, prompt_s: float) -> AsyncIterato
     finally:
         late.cancel()
         let_go()
+
+
+def check_serial(registered: str, serial: str) -> None:
+    """Raise NeedsOperator for another card than the registered one, before anything on it is changed. An empty serial
+    number is unknown."""
+    if registered and serial and serial != registered:
+        raise NeedsOperator(f"serial: the device has {quoted(serial)}, but {quoted(registered)} is registered")
+
+
+def checked_facts(facts: Mapping[str, str], reporter: str) -> dict[str, str]:
+    """The facts that have a value. Raises TaskFailed for a value that the log does not accept: the log would refuse the
+    event of this step again and again, until its deadline."""
+    for key, value in facts.items():
+        if fault := check_text(key, value):
+            raise TaskFailed(f"{fault}; the {reporter} reported this value")
+    return {key: value for key, value in facts.items() if value}
 
 
 class Executor(Protocol):

@@ -9,13 +9,13 @@ twice. A device that reports "done" is read again, since some devices report it 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeAlias
 
-from drivers.backends.bmc import Bmc, Connect, NeedsOperator, Reading, Task, TaskFailed
-from drivers.provisioning.attempts import Attempt
-from projections.field_checks import check_text, quoted
+from drivers.backends.bmc import Bmc, Connect, Reading, Task, TaskFailed
+from drivers.provisioning.attempts import Attempt, check_serial, checked_facts
+from projections.field_checks import quoted
 from projections.zones.dpus.phases import OS_INSTALLING, REBOOTING
 from projections.zones.rows import Dpu
 
@@ -63,7 +63,7 @@ class DeviceExecutor:
         dpu, token = attempt.dpu, token_of(attempt.dpu)
         bmc = self._connect(dpu.bmc_address)
         device = await attempt.call(partial(bmc.open, token))
-        _check_serial(dpu, device)
+        check_serial(dpu.serial, device.serial)
         if not _is_rebooted(dpu, device):
             task = await _adopted(attempt, bmc, device)
             if task is None:
@@ -73,8 +73,7 @@ class DeviceExecutor:
             device = await attempt.call(partial(bmc.read, token), alters=False)
         _check_done(dpu, device)
         facts = {"serial": device.serial, "image": device.image, "boot_id": device.boot_id}
-        _check_facts(facts)
-        return {key: value for key, value in facts.items() if value}
+        return checked_facts(facts, "device")
 
 
 async def _adopted(attempt: Attempt, bmc: Bmc, device: Reading) -> Task | None:
@@ -119,18 +118,6 @@ def _same_task(task: Task, device: Reading) -> Task:
         if found.id == task.id:
             return found
     raise TaskFailed(f"task: {task.id} ({task.action}) is no longer known to the device")
-
-
-def _check_serial(dpu: Dpu, device: Reading) -> None:
-    if dpu.serial and device.serial and device.serial != dpu.serial:
-        raise NeedsOperator(f"serial: the device has {quoted(device.serial)}, but {quoted(dpu.serial)} is registered")
-
-
-def _check_facts(facts: Mapping[str, str]) -> None:
-    """Validate facts before the append: the log would refuse invalid ones again and again until the step's deadline."""
-    for key, value in facts.items():
-        if fault := check_text(key, value):
-            raise TaskFailed(f"{fault}; the device reported this value")
 
 
 def _is_rebooted(dpu: Dpu, device: Reading) -> bool:

@@ -1,9 +1,9 @@
 """The installer `rshim`: the agent of a trusted host writes the image to the rshim of a DPU.
 
-Each step gives the agent one task, beside the DPUNode of the host, and follows it. The task is found by the DPU and the
-phase that gave it: so an attempt adopts the task of an earlier one, and a task is never given twice. A failed task is
-told once and forgotten, and the next attempt gives another one. Only the agent touches the device, and one agent of a
-host runs at a time (deploy/host_agent/only_one.py): that fences attempts here.
+Each step adds one task for the agent to the DPUNode of the host, and follows it. A task has the DPU and the phase that
+it was added for. So an attempt adopts the task of an earlier attempt, and no task is added twice. A failed task ends
+the attempt and is removed, and the next attempt adds another one. Attempts need no other fence: only the agent touches
+the device, and one agent of a host runs at a time (deploy/host_agent/only_one.py).
 """
 
 from __future__ import annotations
@@ -12,21 +12,22 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TypeAlias
 
-from drivers.backends.bmc import NeedsOperator, TaskFailed, Unreachable
+from drivers.backends.bmc import NeedsOperator, Unreachable
 from drivers.hosts.agent_host import AgentHost, device_of
 from drivers.hosts.host import DeviceRequest
 from drivers.hosts.waiting import first_of
-from drivers.provisioning.attempts import Attempt
-from projections.field_checks import check_text, quoted
+from drivers.provisioning.attempts import Attempt, checked_facts
+from projections.field_checks import quoted
 from projections.resources.host_tasks import INSTALL, RESTART, FoundDevice
+from projections.zones.dpus import phases
 from projections.zones.dpus.host_installs import RSHIM
-from projections.zones.dpus.phases import INITIALIZE_INTERFACE, ON_DEVICE, OS_INSTALLING, PREPARE_IMAGE, REBOOTING
+from projections.zones.dpus.phases import ON_DEVICE, OS_INSTALLING
 
 AgentOf: TypeAlias = Callable[[str, str], AgentHost]
 """The agent of a host, by the namespace and the name of its DPUNode."""
 HostUrlOf: TypeAlias = Callable[[str, str], Awaitable[str]]
-"""The URL at which the agent of its host finds the image of a DPU. It has no secret: the agent shows its certificate.
-Empty if no object wants the DPU. It may raise the errors of a device."""
+"""The URL at which the agent of its host downloads the image of a DPU; empty if no object wants the DPU. The URL has no
+token, because the agent authenticates with its certificate. May raise the errors of a device."""
 
 
 async def no_host_url(dpu: str, image: str) -> str:
@@ -51,14 +52,14 @@ class RshimInstaller:
         agent = self._agent_of(*host_at(attempt.dpu.bmc_address))
         device = await _device(attempt, agent)
         match attempt.dpu.phase:
-            case phase if phase == INITIALIZE_INTERFACE:
+            case phases.INITIALIZE_INTERFACE:
                 _check_rshim(agent, device)
-            case phase if phase == PREPARE_IMAGE:
+            case phases.PREPARE_IMAGE:
                 await self._url(attempt)
-            case phase if phase == OS_INSTALLING:
+            case phases.OS_INSTALLING:
                 _check_rshim(agent, device)
                 await _follow(attempt, agent, INSTALL, device, await self._url(attempt))
-            case phase if phase == REBOOTING:
+            case phases.REBOOTING:
                 _check_rshim(agent, device)
                 await _follow(attempt, agent, RESTART, device, "")
         return _facts(attempt, device)
@@ -107,8 +108,7 @@ def _check_rshim(agent: AgentHost, device: FoundDevice) -> None:
 
 
 async def _follow(attempt: Attempt, agent: AgentHost, action: str, device: FoundDevice, url: str) -> None:
-    """Give the agent the task, unless an earlier attempt has, and follow it to its end. Each quarter is reported
-    once."""
+    """Add the task, unless an earlier attempt has added it, and follow it to its end. Each quarter is reported once."""
     dpu, reported = attempt.dpu, ""
     own = f"{attempt.name}@{dpu.since}"
     request = DeviceRequest(action, own, dpu.zone, device.pci_address, url)
@@ -126,7 +126,4 @@ def _facts(attempt: Attempt, device: FoundDevice) -> dict[str, str]:
     facts = {"serial": device.serial or attempt.dpu.serial}
     if attempt.dpu.phase == OS_INSTALLING:
         facts["image"] = attempt.dpu.image
-    for key, value in facts.items():
-        if fault := check_text(key, value):
-            raise TaskFailed(f"{fault}; the host reported this value")
-    return {key: value for key, value in facts.items() if value}
+    return checked_facts(facts, "host")

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from drivers.backends.bmc import NeedsOperator, Unreachable
-from drivers.provisioning.attempts import Attempt
+from drivers.provisioning.attempts import Attempt, check_serial
 from drivers.provisioning.device import token_of
 from drivers.redfish.answers import decoded
 from drivers.redfish.certificates import (
@@ -29,7 +29,6 @@ from drivers.redfish.client import CertificateReplaced, ConnectRedfish, RedfishC
 from drivers.redfish.resources import ROOT, Chassis, Link, Request, Root, Software, System, best_member
 from drivers.redfish.sessions import Credentials, log_in, log_out
 from eventstore.errors import PlaneError
-from projections.field_checks import quoted
 
 LOG_OUT_S = 5.0
 RENEWAL_S = 60.0
@@ -144,7 +143,7 @@ async def connected(attempt: Attempt, context: Context) -> AsyncIterator[Connect
         if not system:
             raise NeedsOperator(f"bmc_address: {client.host} is not the BMC of a DPU: it has no system")
         serial = await attempt.call(partial(card_serial, client, root, system), alters=False)
-        _check_serial(attempt, serial)
+        check_serial(attempt.dpu.serial, serial)
         connection = Connection(attempt, client, root, system, manager, serial, verdict)
         if verdict.is_due and context.authority is not None:
             connection = connection._replace(verdict=await _renew(connection, context, context.authority))
@@ -187,13 +186,6 @@ async def _trusted(attempt: Attempt, client: RedfishClient, context: Context) ->
 
 def _verdict(attempt: Attempt, client: RedfishClient, context: Context, certificate: bytes) -> Verdict:
     return judge(client.host, certificate, attempt.dpu.facts, context.authority, utc(context.now_ms()))
-
-
-def _check_serial(attempt: Attempt, serial: str) -> None:
-    """Refuse another card before anything of it is changed."""
-    registered = attempt.dpu.serial
-    if registered and serial and serial != registered:
-        raise NeedsOperator(f"serial: the device has {quoted(serial)}, but {quoted(registered)} is registered")
 
 
 async def _renew(connection: Connection, context: Context, authority: BmcAuthority) -> Verdict:

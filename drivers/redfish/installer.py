@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 
 from drivers.backends.bmc import NeedsOperator, TaskFailed, Unreachable
 from drivers.images.deliveries import Firmware
-from drivers.provisioning.attempts import Attempt
+from drivers.provisioning.attempts import Attempt, checked_facts
 from drivers.provisioning.device import UrlOf, no_url
 from drivers.redfish.certificates import REPORT_BEFORE, day_of, utc
 from drivers.redfish.connection import VERSIONS, Connection, Context, card_chassis, connected
@@ -40,18 +40,10 @@ from drivers.redfish.settings import (
 )
 from drivers.redfish.update_installation import UpdateInstallation
 from eventstore.errors import PermanentError
-from projections.field_checks import check_text, quoted
+from projections.field_checks import quoted
+from projections.zones.dpus import phases
 from projections.zones.dpus.certificates import CERTIFICATE_FACT, ENDS_FACT
-from projections.zones.dpus.phases import (
-    CONFIG_FIRMWARE,
-    DPU_CONFIG,
-    INITIALIZE_INTERFACE,
-    ON_DEVICE,
-    OS_INSTALLING,
-    PREPARE_IMAGE,
-    READY,
-    REBOOTING,
-)
+from projections.zones.dpus.phases import CONFIG_FIRMWARE, DPU_CONFIG, ON_DEVICE, OS_INSTALLING, PREPARE_IMAGE, READY
 
 RESTART_S = 300.0
 """Longest time for which a restart may take until the operating system runs. A DPU without one never reaches that."""
@@ -128,13 +120,13 @@ class RedfishInstaller:
 
     async def _execute(self, bmc: Connection, wanted: Wanted) -> None:
         match bmc.attempt.dpu.phase:
-            case phase if phase == INITIALIZE_INTERFACE:
+            case phases.INITIALIZE_INTERFACE:
                 await _settle(bmc, wanted.settings, locks=False)
-            case phase if phase == CONFIG_FIRMWARE:
+            case phases.CONFIG_FIRMWARE:
                 await _settle(bmc, wanted.settings, locks=True)
-            case phase if phase == OS_INSTALLING:
+            case phases.OS_INSTALLING:
                 await self._install(bmc, wanted)
-            case phase if phase == REBOOTING:
+            case phases.REBOOTING:
                 await _reboot(bmc)
 
     async def _install(self, bmc: Connection, wanted: Wanted) -> None:
@@ -262,10 +254,7 @@ async def _facts(bmc: Connection) -> dict[str, str]:
     facts |= {VERSIONS[name]: version for name, version in versions.items()}
     if dpu.phase == OS_INSTALLING:
         facts["image"] = dpu.image
-    for key, value in facts.items():
-        if fault := check_text(key, value):
-            raise TaskFailed(f"{fault}; the device reported this value")
-    return {key: value for key, value in facts.items() if value}
+    return checked_facts(facts, "device")
 
 
 def _certificate_facts(bmc: Connection) -> dict[str, str]:
