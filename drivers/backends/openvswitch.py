@@ -31,14 +31,12 @@ from drivers.openflow.rule_flows import (
     removed_flows,
 )
 from drivers.openflow.session import SwitchLost, SwitchRefused, SwitchSession, Watched
-from eventstore.backoff import backoff_ceiling
 from projections.rules.device_table import EMPTY_TABLE, DeviceTable, unpack
 from projections.rules.rule import SetStep
 
 logger = logging.getLogger(__name__)
 
 CAPACITY = 1_000_000
-RECONNECT_FIRST_S, RECONNECT_LAST_S = 0.1, 5.0
 READ_BACK_S = 30.0
 """A read-back within this time after the last one returns the digest of that."""
 GATHER_S = 0.05
@@ -52,7 +50,7 @@ class OpenVSwitch:
         self._socket = socket
         self._layout = layout
         self._rng = rng
-        self._connection: Connection[SwitchSession] = Connection()
+        self._connection: Connection[SwitchSession] = Connection(rng)
         self._repairs = Repairs("table", {"socket": str(socket)})
         self._table = EMPTY_TABLE
         """The table that the bridge was told to hold."""
@@ -77,37 +75,38 @@ class OpenVSwitch:
 
     async def run(self) -> None:
         """Keep a session with the bridge until cancelled."""
-        failures = 0
         while True:
             try:
-                session = await SwitchSession.open(self._socket)
-            except SwitchLost as error:
-                self._lost(str(error))
-                wait_s = backoff_ceiling(failures, RECONNECT_FIRST_S, RECONNECT_LAST_S)
-                await asyncio.sleep(wait_s * self._rng.uniform(0.5, 1.0))
-                failures += 1
-                continue
-            failures = 0
-            try:
-                async with asyncio.TaskGroup() as tasks:
-                    tasks.create_task(session.serve())
-                    tasks.create_task(self._hold(session))
-            except* SwitchLost as lost:
-                self._lost(str(lost.exceptions[0]))
-            finally:
-                session.close()
+                await self._serve()
+            except SwitchLost as lost:
+                self._lost(str(lost))
+            await asyncio.sleep(self._connection.wait_s())
+
+    async def _serve(self) -> None:
+        """Open a session and hold the table until it ends. Raises SwitchLost."""
+        session = await SwitchSession.open(self._socket)
+        ended: list[BaseException] = []
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(session.serve())
+                tasks.create_task(self._hold(session))
+        except* SwitchLost as lost:
+            ended += lost.exceptions
+        finally:
+            session.close()
+        raise ended[0]
 
     def _lost(self, fault: str) -> None:
-        if self._connection.lost(fault):
+        if self._connection.lost(fault, asyncio.get_running_loop().time()):
             logger.warning("bridge not connected: %s", fault, extra={"socket": str(self._socket)})
         self._priorities = None
         self.forget()
 
     async def _hold(self, session: SwitchSession) -> None:
         """Have the bridge hold the table: now, and at a fixed interval."""
-        self._connection.opened(session)
+        await self._watch(session)  # a switch that closes the session before its first answer is not connected
+        self._connection.opened(session, asyncio.get_running_loop().time())
         logger.info("bridge connected", extra={"socket": str(self._socket)})
-        await self._watch(session)
         while True:
             if self._table.version:
                 async with self._busy:

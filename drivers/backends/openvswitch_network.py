@@ -41,12 +41,10 @@ from drivers.ovsdb.operations import configuration_number, next_configuration
 from drivers.ovsdb.session import DatabaseLost, DatabaseRefused, DatabaseSession, Operation
 from drivers.ovsdb.tables import COLUMNS, SwitchRows, configured, switch_rows
 from drivers.wire.agent_messages import NO_DIGEST
-from eventstore.backoff import backoff_ceiling
 from projections.resources.network_documents.document import DIGEST_BYTES, Document, ptp_interfaces
 
 logger = logging.getLogger(__name__)
 
-RECONNECT_FIRST_S, RECONNECT_LAST_S = 0.1, 5.0
 CHECK_S = 30.0
 """Interval at which the flows of the bridge are compared with those of the document."""
 GATHER_S = 0.05
@@ -84,7 +82,7 @@ class OpenVSwitchNetwork:
         """What interfaces without a port wait for."""
         self._bridge = bridge
         self._rng = rng
-        self._connection: Connection[_Sessions] = Connection()
+        self._connection: Connection[_Sessions] = Connection(rng)
         self._repairs = Repairs("network document", {"bridge": bridge.name})
         self._held: _Held | None = None
         self._plan: PortPlan | None = None
@@ -102,18 +100,14 @@ class OpenVSwitchNetwork:
 
     async def run(self) -> None:
         """Keep the sessions, and have the bridge hold the document, until cancelled."""
-        failures = 0
         while True:
-            before = self.counts.connections
             try:
                 await self._serve()
             except (SwitchLost, DatabaseLost) as lost:
-                if self._connection.lost(str(lost)):
+                if self._connection.lost(str(lost), asyncio.get_running_loop().time()):
                     logger.warning("network of the bridge not connected: %s", lost, extra={"bridge": self._bridge.name})
                 self._plan = None
-            failures = 0 if self.counts.connections > before else failures + 1
-            wait_s = backoff_ceiling(failures, RECONNECT_FIRST_S, RECONNECT_LAST_S)
-            await asyncio.sleep(wait_s * self._rng.uniform(0.5, 1.0))
+            await asyncio.sleep(self._connection.wait_s())
 
     async def _serve(self) -> None:
         """Open the sessions and hold the document until one of them ends. Raises SwitchLost, DatabaseLost."""
@@ -141,7 +135,7 @@ class OpenVSwitchNetwork:
             await self._transact(sessions.database, ())
         except DatabaseRefused as error:
             raise DatabaseLost(str(error)) from error
-        self._connection.opened(sessions)
+        self._connection.opened(sessions, asyncio.get_running_loop().time())
         logger.info("network of the bridge connected", extra={"bridge": self._bridge.name})
         now = asyncio.get_running_loop().time
         due_at = now()
