@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from eventstore.folding.fold import ItemOutcome
 from eventstore.log import Partition
@@ -40,67 +40,21 @@ def to_result(command_id: str, answer: Answer, log_id: str) -> pb.CommandResult:
     return message
 
 
-COMPARISONS_MAX = 5
-"""How often a command compares its objects with the present ones before the refusal of a fold is its result."""
-_CHANGED = (Reason.RESOURCE_CHANGED, Reason.RESOURCE_NOT_FOUND)
-
 _PRECEDENCE = ("held", "waiting", "done", "unchanged", "refused")
 """Order of precedence of the outcomes of several partitions: the first of these that occurs is the outcome of the
 command.
 """
 
 
-def merged_result(command_id: str, given: Sequence[Answer], log_id: str) -> pb.CommandResult:
+def merged_result(command_id: str, answers: Sequence[Answer], log_id: str) -> pb.CommandResult:
     """The result of a command that one or more partitions decided. If several did, the result lists the outcome of
     each."""
-    first = min(given, key=lambda answer: _PRECEDENCE.index(answer.outcome.code))
-    message = to_result(command_id, first, log_id)
-    if len(given) > 1:
-        message.position = token(log_id, {answer.partition: answer.offset + 1 for answer in given})
-        message.partitions.extend(_by_partition(answer, log_id) for answer in given)
+    decisive = min(answers, key=lambda answer: _PRECEDENCE.index(answer.outcome.code))
+    message = to_result(command_id, decisive, log_id)
+    if len(answers) > 1:
+        message.position = token(log_id, {answer.partition: answer.offset + 1 for answer in answers})
+        message.partitions.extend(_by_partition(answer, log_id) for answer in answers)
     return message
-
-
-_COMPARED = (pb.OUTCOME_DONE, pb.OUTCOME_UNCHANGED, pb.OUTCOME_REFUSED)
-"""Outcomes of objects by precedence."""
-
-
-def changed_objects(answer: pb.CommandResult, names: Iterable[str]) -> list[str]:
-    """The objects, of those with these names, that a fold refused because they are no longer as the command found
-    them."""
-    if not answer.items:
-        return [*names] if answer.reason_code in _CHANGED else []
-    return [item.name for item in answer.items if item.reason_code in _CHANGED]
-
-
-def compared_again(answer: pb.CommandResult, later: pb.CommandResult) -> pb.CommandResult:
-    """The result of a command about objects, after a later comparison of those that had changed."""
-    if not answer.items:
-        return later
-    changed = changed_objects(answer, ())
-    again = {item.name: item for item in later.items} or dict.fromkeys(changed, _item_like(later))
-    for item in answer.items:
-        if item.name in again:
-            name = item.name
-            item.CopyFrom(again[name])
-            item.name = name
-    first = min(answer.items, key=lambda item: _COMPARED.index(item.outcome))
-    answer.outcome, answer.position = first.outcome, later.position
-    set_reason(answer, first.reason, first.reason_code, first.reason_fields)
-    return answer
-
-
-def _item_like(answer: pb.CommandResult) -> pb.ItemResult:
-    """An item with the result of a command about one object."""
-    item = pb.ItemResult(
-        outcome=answer.outcome,
-        reason=answer.reason,
-        reason_code=answer.reason_code,
-        reason_fields=answer.reason_fields,
-    )
-    if answer.HasField("generation"):
-        item.generation = answer.generation
-    return item
 
 
 def with_fleet_outcome(answer: pb.CommandResult, outcome: CommandOutcome | None) -> pb.CommandResult:

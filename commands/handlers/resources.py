@@ -15,6 +15,7 @@ from functools import partial
 from commands import results
 from commands.handlers import resource_results
 from commands.handlers.command_handler import CommandHandler
+from commands.object_comparisons import COMPARISONS_MAX, changed_objects, with_later_comparison
 from commands.requests.resources import CheckedObject, applied, check_object, delete_resources, object_id
 from commands.requests.validation import InvalidRequest, require_count
 from commands.rpc.middleware import Call
@@ -67,21 +68,21 @@ class ResourceHandler:
         deadline_s = loop.time() + call.timeout_s
         so_far: pb.CommandResult | None = None
         pending = list(wanted)
-        for number in range(results.COMPARISONS_MAX):
+        for number in range(COMPARISONS_MAX):
             own_id = comparison_id(command_id, number)
             objects = await self._checked(pending, is_repeated=bool(self._replica.outcomes(own_id)))
             if any(each.faults for each in objects):
                 if so_far is None:
                     raise resource_results.error_of(objects)
-                return results.compared_again(so_far, resource_results.refusal_of(objects, so_far))
+                return with_later_comparison(so_far, resource_results.refusal_of(objects, so_far))
             event = applied(objects, partial(envelope, actor=call.principal, command_id=own_id)).event
             answer = await self._handler.submit(self._partition(), LOCAL, event, max(0.0, deadline_s - loop.time()))
             if not isinstance(answer, Answer):
                 answer.command_id = command_id
                 return answer
             message = results.to_result(command_id, answer, self._handler.log_id)
-            so_far = message if so_far is None else results.compared_again(so_far, message)
-            changed = results.changed_objects(so_far, (each.at.key for each in objects))
+            so_far = message if so_far is None else with_later_comparison(so_far, message)
+            changed = changed_objects(so_far, (each.at.key for each in objects))
             pending = [each for each in pending if object_id(each).key in changed]
             if not pending:
                 break

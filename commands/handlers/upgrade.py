@@ -41,18 +41,18 @@ class UpgradeHandler:
         for partition in partitions:
             self._check(partition, request.version, appended=0)
         self._handler.bindings.bind(command_id, partitions)
-        told: list[Answer] = []
+        answers: list[Answer] = []
         for partition in partitions:
-            self._check(partition, request.version, appended=len(told))
+            self._check(partition, request.version, appended=len(answers))
             event = FoldVersionUpgraded(envelope(str(partition), call.principal, command_id), request.version)
             answer = await self._handler.submit(partition, "fold", event, max(0.0, deadline_s - loop.time()))
             if not isinstance(answer, Answer):
                 return answer
             if answer.outcome.code == "refused":
                 return results.to_result(command_id, answer, self._handler.log_id)
-            told.append(answer)
+            answers.append(answer)
         self._handler.bindings.settle(command_id)
-        return results.merged_result(command_id, told, self._handler.log_id)
+        return results.merged_result(command_id, answers, self._handler.log_id)
 
     def _partitions(self, request: pb.UpgradeFoldVersionRequest) -> tuple[Partition, ...]:
         topics = sorted(self._replica.supports())

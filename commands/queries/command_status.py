@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from commands import results
+from commands.object_comparisons import COMPARISONS_MAX, changed_objects, with_later_comparison
 from eventstore.folding.ledger import AHEAD_MS, LATE_MS
 from eventstore.ids import comparison_id, issued_at_ms
 from eventstore.reasons import Reason
@@ -60,14 +61,14 @@ class CommandStatus:
 
     def _with_later_comparisons(self, answer: pb.CommandResult) -> pb.CommandResult:
         """The result after the last comparison of the objects of a command."""
-        for number in range(1, results.COMPARISONS_MAX):
-            if not results.changed_objects(answer, (answer.command_id,)):
+        for number in range(1, COMPARISONS_MAX):
+            if not changed_objects(answer, (answer.command_id,)):
                 break
             later = self._folds.outcomes(comparison_id(answer.command_id, number))
             if not later:
                 break
             message = results.merged_result(answer.command_id, later, self._folds.log_id)
-            answer = results.compared_again(answer, message)
+            answer = with_later_comparison(answer, message)
         return answer
 
     def _is_forgotten(self, command_id: str) -> bool:
