@@ -41,12 +41,12 @@ async def submit(
     if folded.halted:
         raise LogUnavailable(f"partition: {folded.partition} is halted on this replica: {folded.halted}")
     answer = answers.expect(content, timeout_s, partial(_late, command_id, timeout_s))
-    followed = tracing.on_append(folded.partition, event) if tracing is not None else None
-    headers = followed.headers if followed is not None else ()
+    traced = tracing.on_append(folded.partition, event) if tracing is not None else None
+    headers = traced.headers if traced is not None else ()
     append = asyncio.ensure_future(log.append(folded.partition, key, value, timeout_s=timeout_s, headers=headers))
     append.add_done_callback(partial(_end_if_not_appended, answer))
-    if followed is not None:
-        append.add_done_callback(partial(_end_followed, followed))
+    if traced is not None:
+        append.add_done_callback(partial(_end_trace, traced))
     try:
         return await answer
     finally:
@@ -59,11 +59,11 @@ def _late(command_id: str, timeout_s: float) -> AppendUnknown:
     return AppendUnknown(f"command {command_id}: {reason}")
 
 
-def _end_followed(followed: TracedAppend, append: asyncio.Future[None]) -> None:
+def _end_trace(traced: TracedAppend, append: asyncio.Future[None]) -> None:
     """End the trace of an append. An append is cancelled when its record was folded before the acknowledgement, or when
     the caller has gone away.
     """
-    followed.finish(None if append.cancelled() else append.exception())
+    traced.finish(None if append.cancelled() else append.exception())
 
 
 def _end_if_not_appended(answer: asyncio.Future[Answer], append: asyncio.Future[None]) -> None:

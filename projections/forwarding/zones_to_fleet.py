@@ -54,14 +54,14 @@ def forward(state: ZonesState, partition: int, mark: int) -> MembershipChanged |
     first = bisect_left(state.outbox_offsets, mark)
     if mark < state.forwarded or first == len(state.outbox_offsets):
         return None
-    offsets = _with_room(state, first)
+    offsets = _fitting_offsets(state, first)
     items, causes = _contents(state, offsets)
     if _size(items, causes) > MAX_FORWARD_BYTES:
         more = range(2, len(offsets) + 1)
         too_many = bisect_left(more, True, key=lambda n: _size(*_contents(state, offsets[:n])) > MAX_FORWARD_BYTES)
         offsets = offsets[: 1 + too_many]
         items, causes = _contents(state, offsets)
-    return _with_causes(_sealed(items, partition, mark, offsets[-1] + 1), causes)
+    return _with_causes(_record_of(items, partition, mark, offsets[-1] + 1), causes)
 
 
 def is_forwarded(state: ZonesState, mark: int, offset: int) -> bool:
@@ -91,20 +91,20 @@ class _Items(NamedTuple):
     label_index: list[int]
 
 
-class _Behind(NamedTuple):
-    """A run of consecutive items with the same command: the command, and the number of items."""
+class _CauseRun(NamedTuple):
+    """A run of consecutive items with the same cause: the command, and the number of items."""
 
     cause: CauseRow
     items: int
 
 
-def _contents(state: ZonesState, offsets: Sequence[int]) -> tuple[_Items, list[_Behind]]:
-    """The items of these records, and the commands behind them."""
+def _contents(state: ZonesState, offsets: Sequence[int]) -> tuple[_Items, list[_CauseRun]]:
+    """The items of these records, and the commands that caused them."""
     items = _items(state, offsets)
     return items, _causes(state, items)
 
 
-def _size(items: _Items, causes: Sequence[_Behind]) -> int:
+def _size(items: _Items, causes: Sequence[_CauseRun]) -> int:
     """An upper estimate of the bytes of a forward of these items."""
     texts = len("".join((*items.names, *items.zones, *items.uids)))
     labels = sum(map(size_of_labels, items.label_sets))
@@ -112,8 +112,8 @@ def _size(items: _Items, causes: Sequence[_Behind]) -> int:
     return _FIXED_BYTES + causes_size + _ITEM_BYTES * len(items.names) + texts + labels
 
 
-def _with_room(state: ZonesState, first: int) -> list[int]:
-    """The offsets of the records, from this outbox index on, whose nodes fit one forward; at least one."""
+def _fitting_offsets(state: ZonesState, first: int) -> list[int]:
+    """The offsets of the leading records, from this outbox index on, whose nodes fit one forward; at least one."""
     items = count = 0
     for offset in state.outbox_offsets[first : first + MAX_FORWARD_ITEMS]:
         items += state.latest_changes_in(offset)
@@ -128,21 +128,21 @@ def _items(state: ZonesState, offsets: Sequence[int]) -> _Items:
     names: list[str] = []
     changed: list[int] = []
     for offset in offsets:
-        there = sorted(state.outbox[offset])
-        names += there
-        changed += repeat(offset, len(there))
-    found = [(name, row) for name, row in zip(names, state.last_changes(names, changed), strict=True) if row]
-    rows = [row if isinstance(row, Node) else _node_of(row) for _, row in found]
+        names_of_record = sorted(state.outbox[offset])
+        names += names_of_record
+        changed += repeat(offset, len(names_of_record))
+    latest = [(name, row) for name, row in zip(names, state.last_changes(names, changed), strict=True) if row]
+    rows = [row if isinstance(row, Node) else _node_of(row) for _, row in latest]
     return _Items(
-        [name for name, _ in found],
+        [name for name, _ in latest],
         list(map(_ZONE, rows)),
-        [_state(row) for _, row in found],
+        [_state(row) for _, row in latest],
         list(map(_CREATED_MS, rows)),
         list(map(_UID, rows)),
         struct.pack(f">{len(rows)}I", *map(_ADDRESS4, rows)),
         b"".join([address or _NONE6 for address in map(_ADDRESS6, rows)]),
         list(map(_CHANGED_MS, rows)),
-        [row.last_present_ms if type(row) is NodeTombstone else 0 for _, row in found],
+        [row.last_present_ms if type(row) is NodeTombstone else 0 for _, row in latest],
         list(map(_CHANGED, rows)),
         *_labels(rows),
     )
@@ -168,7 +168,7 @@ def _node_of(tombstone: NodeTombstone) -> Node:
     )
 
 
-def _sealed(items: _Items, partition: int, mark: int, end: int) -> MembershipChanged:
+def _record_of(items: _Items, partition: int, mark: int, end: int) -> MembershipChanged:
     earliest_ms = min(items.changed_ms)
     return MembershipChanged(
         envelope=Envelope("", f"zones/{partition}", "", 0),
@@ -190,33 +190,33 @@ def _sealed(items: _Items, partition: int, mark: int, end: int) -> MembershipCha
     )
 
 
-def _causes(state: ZonesState, items: _Items) -> list[_Behind]:
-    """The commands behind these items in record order, one entry per run of items with the same command.
+def _causes(state: ZonesState, items: _Items) -> list[_CauseRun]:
+    """The commands that caused these items, in record order, one entry per run of items with the same command.
 
     A record that joins a single new node has no row in `causes` if the uid of the node is the command id. If the
     command gave another uid, the record has a row.
     """
     first, last, count = items.changed[0], items.changed[-1], len(items.names)
     if not state.causes.rows and state.has_one_join_actor(first, last) and items.states.count(PRESENT) == count:
-        return [_Behind(CauseRow("", state.join_actor_of(first)), count)]
-    causes: list[_Behind] = []
-    for (offset, found), these in groupby(zip(items.changed, items.states, strict=True)):
-        cause, count = state.cause_of(offset), sum(1 for _ in these)
-        if cause is NO_CAUSE and found == PRESENT:
+        return [_CauseRun(CauseRow("", state.join_actor_of(first)), count)]
+    causes: list[_CauseRun] = []
+    for (offset, item_state), group in groupby(zip(items.changed, items.states, strict=True)):
+        cause, count = state.cause_of(offset), sum(1 for _ in group)
+        if cause is NO_CAUSE and item_state == PRESENT:
             cause = CauseRow("", state.join_actor_of(offset))
         if causes and causes[-1].cause == cause:
             count += causes.pop().items
-        causes.append(_Behind(cause, count))
+        causes.append(_CauseRun(cause, count))
     return causes
 
 
-def _with_causes(said: MembershipChanged, causes: Sequence[_Behind]) -> MembershipChanged:
-    """This record, with the commands behind its items, if there are any."""
+def _with_causes(record: MembershipChanged, causes: Sequence[_CauseRun]) -> MembershipChanged:
+    """This record, with the commands that caused its items, if there are any."""
     if len(causes) == 1 and causes[0].cause == NO_CAUSE:
-        return said
-    found, counts = [cause for cause, _ in causes], [count for _, count in causes]
-    actors, ids = [cause.actor for cause in found], [cause.command_id for cause in found]
-    return replace(said, command_ids=ids, actors=actors, cause_items=counts)
+        return record
+    commands, counts = [cause for cause, _ in causes], [count for _, count in causes]
+    actors, ids = [command.actor for command in commands], [command.command_id for command in commands]
+    return replace(record, command_ids=ids, actors=actors, cause_items=counts)
 
 
 def _packed(addresses: bytes) -> bytes:

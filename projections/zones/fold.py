@@ -100,11 +100,11 @@ class ZonesFold:
             case DeadlinePassed():
                 return dpus.expire(state, event, at)
             case OutboxAcknowledged():
-                return _forwarded(state, event, at)
+                return _acknowledge_outbox(state, event, at)
             case ZoneDeleted():
                 return _delete(state, event)
             case NodesSuperseded() | ZoneLimitsSet():
-                return _caused(state, event, at)
+                return _apply_from_fleet(state, event, at)
             case _:
                 return refusal(f"event: {type(event).__name__} is not an event of the zones topic")
 
@@ -157,7 +157,7 @@ class ZonesFold2(ZonesFold):
                 return super().decide(state, event, at)
 
 
-def _caused(state: ZonesState, event: NodesSuperseded | ZoneLimitsSet, at: RecordMetadata) -> Decision:
+def _apply_from_fleet(state: ZonesState, event: NodesSuperseded | ZoneLimitsSet, at: RecordMetadata) -> Decision:
     """Apply a record of fleet's outbox that begins at the mark, and move the mark to the end of the record's range. The
     mark moves even if the record changes nothing; otherwise no later record would be accepted."""
     mark = state.fleet_mark
@@ -206,9 +206,9 @@ def _delete(state: ZonesState, event: ZoneDeleted) -> Decision:
     if row is None:
         return unchanged(f"zone: {quoted(event.zone)} has no node and no DPU, and did not exist in its partition")
     if not state.is_empty(event.zone):
-        there, dpus_there = state.node_counts.get(event.zone, 0), len(state.dpu_index.zone(event.zone).names)
-        reason = f"zone: {quoted(event.zone)} has {there} nodes and {dpus_there} DPUs and must have none"
-        return refusal(Fault(reason, Reason.ZONE_NOT_EMPTY, zone=event.zone, nodes=there, dpus=dpus_there))
+        nodes_left, dpus_left = state.node_counts.get(event.zone, 0), len(state.dpu_index.zone(event.zone).names)
+        reason = f"zone: {quoted(event.zone)} has {nodes_left} nodes and {dpus_left} DPUs and must have none"
+        return refusal(Fault(reason, Reason.ZONE_NOT_EMPTY, zone=event.zone, nodes=nodes_left, dpus=dpus_left))
     deleted = replace(row, deleted=True)
     snapshots = dict.fromkeys(sorted(key for key in state.snapshots.rows if key.startswith(f"{event.zone}/")))
     return Decision(
@@ -216,7 +216,8 @@ def _delete(state: ZonesState, event: ZoneDeleted) -> Decision:
     )
 
 
-def _forwarded(state: ZonesState, event: OutboxAcknowledged, at: RecordMetadata) -> Decision:
+def _acknowledge_outbox(state: ZonesState, event: OutboxAcknowledged, at: RecordMetadata) -> Decision:
+    """Prune the changes from the outbox that fleet has folded."""
     if event.to_offset > at.offset:
         reason = f"to_offset: {event.to_offset} must not lie after this record, at {at.offset}"
         return refusal(Fault(reason, Reason.OUT_OF_ORDER))

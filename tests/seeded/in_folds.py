@@ -240,7 +240,7 @@ BUGS = (
         "forward-skips-records",
         "a forward claims to reach three records further than it does",
         "I1",
-        lambda: patched((projections.forwarding.zones_to_fleet, "_sealed", _forward_claims_too_much)),
+        lambda: patched((projections.forwarding.zones_to_fleet, "_record_of", _forward_claims_too_much)),
         SteppedScenario(1),
     ),
     Bug(
