@@ -1,4 +1,4 @@
-"""Errors of calls as exceptions: who reported the error, and whether the request was ever sent.
+"""Errors of calls as exceptions, with the reporter of the error, and whether the request was ever sent.
 
 A request without a connection took no effect, so its outcome is known. The gRPC library reports this case only as
 "failed to connect to all addresses", or as a name that did not resolve. Its texts for a broken connection are

@@ -48,8 +48,8 @@ def summary_of(objects: Sequence[CheckedObject]) -> Fault:
 
 
 def refusal_of(objects: Iterable[CheckedObject], so_far: pb.CommandResult) -> pb.CommandResult:
-    """The result of objects that had changed, and of which the present state does not allow some. Those are refused for
-    their faults, and the others, which were not applied with them, because they have changed."""
+    """The result of objects that had changed, if the present state of some does not allow the change. These are refused
+    for their faults. The others were not applied either, and are refused because they have changed."""
     answer = pb.CommandResult(command_id=so_far.command_id, outcome=pb.OUTCOME_REFUSED, position=so_far.position)
     for each in objects:
         changed = Fault(f"metadata.name: {each.at.name} has changed meanwhile; apply it again", Reason.RESOURCE_CHANGED)
@@ -69,7 +69,7 @@ def refusal_of(objects: Iterable[CheckedObject], so_far: pb.CommandResult) -> pb
 
 
 def change_of(checked: CheckedObject, offset: int, now_ms: int, actor: str) -> pb.ResourceChange:
-    """What would change of an object if its record had this offset."""
+    """The change of an object by a record at this offset."""
     at, known = checked.at, checked.known
     change = pb.ResourceChange(faults=checked.faults)
     if known is not None:
@@ -128,7 +128,7 @@ def add_notes(answer: pb.CommandResult, notes: Mapping[str, str]) -> None:
 
 
 def _content(row: Resource) -> tuple[dict[str, str], dict[str, str], str]:
-    """What a user states of an object."""
+    """The content that a user states of an object."""
     return row.labels, row.annotations, row.spec
 
 

@@ -30,8 +30,8 @@ BYTES_MAX = MAX_COMMAND_BYTES * 3 // 4
 
 
 class _Wanted(NamedTuple):
-    """What this edge saw last of an object: its uid, its observation (empty if the object is gone), and its resource
-    version (0 if unknown)."""
+    """The state of an object that this edge saw last: its uid, its observation (empty if the object is gone), and its
+    resource version (0 if unknown)."""
 
     uid: str
     text: str
@@ -39,7 +39,7 @@ class _Wanted(NamedTuple):
 
     @property
     def content(self) -> tuple[str, str]:
-        """What an observation is compared by."""
+        """The part of an observation that is compared."""
         return self.uid, self.text
 
 

@@ -401,7 +401,7 @@ class PodEdge:
             self._report(ObjectEvent(about, reason, text, code=refusal.reason_code))
 
     def _forget(self) -> None:
-        """Forget deleted pods, except the last MAX_GONE. Those are still needed: an append of unknown outcome may reach
+        """Forget deleted pods, except the last MAX_GONE. They are still needed: an append of unknown outcome may reach
         the log after the deletion of its pod, and add a claim that must be ended."""
         for uid in [*self.pods.gone][:-MAX_GONE]:
             del self.pods.gone[uid]

@@ -110,8 +110,8 @@ class ResourceEdge:
         self._listeners: list[tuple[str, Callable[[], None]]] = []
         self._restores = Restores(observations)
         self._folded: dict[str, str] = {}
-        """The uids with which objects were in the fold since their kind was listed, by key. Such an object that is in
-        the fold no more was deleted, as another edge has seen already."""
+        """The uids with which objects were in the fold since their kind was listed, by key. If the fold no longer
+        has one of them, another edge has seen its deletion."""
         self._absent: dict[str, str] = {}
         """The uids of objects that were deleted, or that a complete list lacks, by key."""
         self._deleted_dpus: dict[str, str] = {}

@@ -56,8 +56,8 @@ class ResourceFacts(NamedTuple):
 
 
 def is_stated(kind: str, item: Custom) -> bool:
-    """Whether an object is stated. What the plane wrote itself is derived, and not stated again; but for children of
-    DPUDeployments, because an older revision has effect until it is deleted."""
+    """Whether an object is stated. Objects that the plane wrote are derived, and not stated again. Children of
+    DPUDeployments are the exception, because an older revision has effect until it is deleted."""
     labels = item.metadata.labels or {}
     if kind in REMOVAL_ORDER and OWNING_DEPLOYMENT in labels:
         return True

@@ -2,7 +2,7 @@
 
 A DPUCluster names the Secret with the kubeconfig of its cluster. The Secret is read when the connection is opened, and
 again when the cluster refuses the credentials or is away for a minute: a rotated kubeconfig needs no restart, and an
-idle connection needs no request. What is observed of a DPUCluster is its phase, its version and its number of Nodes.
+idle connection needs no request. The plane observes the phase of a DPUCluster, its version and its number of Nodes.
 """
 
 from __future__ import annotations

@@ -63,8 +63,8 @@ def parts_of(
 
 def accepts_of(parts: StepParts) -> Callable[[str, Dpu], bool]:
     """The steps that a process can execute: those on devices if it reaches them, and those on hosts in clusters that it
-    is connected to. Those in a DPU cluster are left to a replica that is connected to it: another one would wait until
-    the end of the step's time."""
+    is connected to. A step in a DPU cluster is left to a replica that is connected to the cluster: another replica
+    would wait until the deadline of the step."""
 
     def accepts(dpu: str, row: Dpu) -> bool:
         executor = step_of(row.bmc_address, row.phase).executor

@@ -326,8 +326,8 @@ def relay_of(
 
 
 def actors_of(roles: Collection[str], context: ActorContext) -> dict[str, Actor]:
-    """The actors of a process with these roles, by name, in the order of the table: `roles` may be a set. Of two actors
-    with one name, the process has the first."""
+    """The actors of a process with these roles, by name, in the order of the table: `roles` may be a set. If two actors
+    have one name, the process has the first."""
     makers: dict[str, ActorFactory] = {}
     for actor, make in (each for name, role in ROLES.items() if name in roles for each in role.actors.items()):
         makers.setdefault(actor, make)

@@ -1,4 +1,4 @@
-"""What the agent of a host does for the steps of DPUs, by the action of the task.
+"""The actions of the agent of a host, by the action of a task.
 
 An action may be killed at any moment and run again from its beginning: it reads the host first, and does what is
 missing.

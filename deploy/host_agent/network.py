@@ -122,7 +122,7 @@ def configure_links(network: HostNetwork, interface: int, mtu: int) -> None:
 
 @contextmanager
 def _naming(what: str, kind: type[ActionFailed] = ActionFailed) -> Iterator[None]:
-    """What has failed if the kernel refuses a change."""
+    """Name the operation that failed, if the kernel refuses a change."""
     try:
         yield
     except NetlinkError as error:

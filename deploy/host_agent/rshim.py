@@ -45,7 +45,7 @@ _PRINTABLE_MAX = 200
 
 
 class Misc(NamedTuple):
-    """What `misc` shows: seconds since the last reset, -1 if it does not say, and the log of the present boot."""
+    """The content of `misc`: seconds since the last reset, -1 if unknown, and the log of the present boot."""
 
     up_s: int
     lines: tuple[str, ...]

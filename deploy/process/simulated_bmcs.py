@@ -1,4 +1,4 @@
-"""What the simulated BMCs of `dpuplane simulator` have in common, and the folder with their authority and password."""
+"""The shared parts of the simulated BMCs of `dpuplane simulator`, and the folder with their authority and password."""
 
 from __future__ import annotations
 

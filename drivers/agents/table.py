@@ -88,8 +88,8 @@ class AgentTable:
         return self.status()
 
     def _steps(self, frame: Frame, after: DeviceTable) -> Sequence[SetStep]:
-        """The steps to the table after a frame. Those of a whole table take more memory than the table, so they are not
-        computed for a device that is told to hold the whole table."""
+        """The steps to the table after a frame. The steps of a whole table take more memory than the table, so they are
+        not computed for a device that gets the whole table."""
         return frame.delta.steps if frame.delta.from_version else steps_between(self.table, after)
 
     async def read_back(self) -> TableStatus:

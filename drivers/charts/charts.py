@@ -221,7 +221,7 @@ def _unread(state: ResourcesState) -> Iterator[_Named]:
 
 
 def _of_credential(found: Found) -> str:
-    """What is known of the credential for a chart that is refused, as the end of a sentence."""
+    """The state of the credential for a chart that was refused, as the end of a sentence."""
     if found.credential is not None:
         return f" to the user in Secret {found.credential.secret}"
     return f"; {found.fault or 'Argo CD has no repository Secret with a password for it'}"

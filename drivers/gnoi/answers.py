@@ -1,4 +1,4 @@
-"""What a status of gRPC, and an error of an installation, mean for a step.
+"""Statuses of gRPC, and errors of an installation, as the errors of a step.
 
 gRPC itself reports a connection that broke in a write as INTERNAL, so this code says nothing of the device.
 """
@@ -17,7 +17,7 @@ from schemas.openconfig import os_pb2
 _Error = os_pb2.InstallError
 _CERTIFICATE = re.compile(r"CERTIFICATE_VERIFY_FAILED(?:: [\w :]+)?|Hostname Verification Check failed")
 _ALERT = re.compile(r"(?:ALERT|alert)[ _]\w+|TSI_DATA_CORRUPTED")
-"""What gRPC says of an alert: with TLS 1.3 a server judges the certificate of its client after the handshake."""
+"""The texts of gRPC about an alert: with TLS 1.3 a server judges the certificate of its client after the handshake."""
 _OPERATOR = frozenset((grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED))
 _TASK_FAILED = frozenset(
     (

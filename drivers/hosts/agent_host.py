@@ -1,8 +1,9 @@
-"""What the agent of a host does for the steps of its DPUs: the reboot, which is one for all DPUs, and the network.
+"""Tasks of the agent of a host for the steps of its DPUs: one reboot for all DPUs, the network, and the work on a DPU
+through its rshim.
 
-Each call makes one move: it gives the task, or reads how far the agent is. A reboot has happened when the host reports
-another boot than the one that the task names. A DPU joins a reboot that the agent has not begun; otherwise it waits for
-the end of that, and asks for another one.
+Each call makes one move: it adds a task, or reads its progress. A reboot is done when the host reports another boot
+than the one that the task names. A DPU joins a reboot that the agent has not begun. If the agent has begun it, the DPU
+waits for its end, and adds another one.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class AgentHost:
         return Progress(False, self._waits("reboot it"))
 
     async def forget_reboot(self, request: RebootRequest) -> None:
-        """Take back a reboot that the agent has not begun, unless another DPU needs it."""
+        """Remove a reboot that the agent has not begun, unless another DPU needs it."""
 
         def edited(read: BoxContent) -> HostTasks:
             for task in read.tasks.tasks:
@@ -131,8 +132,8 @@ class AgentHost:
         await self._box.changed()
 
     async def _followed(self, read: BoxContent, task: HostTask) -> Progress:
-        """How far a task is. A failed one is forgotten before its failure is told: the next attempt would find it, and
-        fail by it again."""
+        """The progress of a task. Raises TaskFailed for a failed one, and removes it first: otherwise the next attempt
+        would find it, and fail again."""
         state = read.report.state_of(task.id)
         if not is_ended(task, read.report):
             message = self._waits(f"end task {task.action}" if state is not None else f"begin {task.action}")

@@ -30,7 +30,7 @@ _READ_BYTES = 1 << 20
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """What the store has for an object: the content and the URL that it came from."""
+    """The content that the store has for an object, and the URL that it came from."""
 
     key: str
     url: str
@@ -40,7 +40,8 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 class Validators(msgspec.Struct, frozen=True):
-    """What a server said of a file, so that a download of the same file can be resumed. `size` is -1 if unknown."""
+    """The validators that a server sent with a file, by which a download of the same file is resumed. `size` is -1 if
+    unknown."""
 
     url: str
     etag: str = ""
@@ -70,7 +71,7 @@ class ContentStore:
         return [kept for kept in found if kept is not None]
 
     def kept(self, key: str) -> Kept | None:
-        """What the folder has for an object: another replica may have downloaded it."""
+        """The content in the folder for an object: another replica may have downloaded it."""
         return self._read(self._object_path(key))
 
     def _read(self, path: Path) -> Kept | None:
@@ -175,7 +176,7 @@ class PartialFile:
         return os.fstat(self._stream.fileno()).st_size
 
     def validators(self) -> Validators | None:
-        """What the server said of the file when the download began."""
+        """The validators of the file from the beginning of the download."""
         try:
             return msgspec.json.decode(self._validators.read_bytes(), type=Validators)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):

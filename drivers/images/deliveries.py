@@ -1,4 +1,4 @@
-"""What an installer sends to a device that fetches nothing itself: the file of an image, and the configuration."""
+"""Deliveries to devices that download nothing themselves: the file of an image, and the configuration."""
 
 from __future__ import annotations
 

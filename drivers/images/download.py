@@ -72,7 +72,7 @@ class Downloaded(NamedTuple):
 
 
 class Request(NamedTuple):
-    """What shall be downloaded. `sha256` is empty if no checksum is known."""
+    """A wanted download. `sha256` is empty if no checksum is known."""
 
     url: URL
     sha256: str

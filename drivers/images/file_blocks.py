@@ -1,4 +1,4 @@
-"""Reads of a file by an event loop. What the page cache has is read at once, and only the rest on a thread.
+"""Reads of a file by an event loop. Blocks in the page cache are read at once, and only others on a thread.
 
 Many DPUs fetch the same image at the same time, so that nearly all reads are of the page cache. To hand each of them to
 a thread would take more processor time than the read.

@@ -62,7 +62,7 @@ _SETTINGS = ImageSettings()
 
 
 class Status(NamedTuple):
-    """What is reported of an image. `fields` are those besides the common ones."""
+    """The reported status of an image. `fields` are those besides the common ones."""
 
     phase: str
     message: str

@@ -94,7 +94,7 @@ class Part(NamedTuple):
 
 
 class Content(NamedTuple):
-    """What a download consists of. `sha256` is the digest of all parts."""
+    """The content of a download. `sha256` is the digest of all parts."""
 
     parts: Sequence[Part]
     sha256: bytes
@@ -219,7 +219,7 @@ class Installations:
         return Content(parts, _digest(parts))
 
     async def delivery(self, dpu: str, identity: str) -> Delivery | None:
-        """What is sent to a device that fetches nothing itself; None if no object wants the DPU. Raises as `url`."""
+        """The delivery to a device that downloads nothing itself; None if no object wants the DPU. Raises as `url`."""
         ready = await self._ready(dpu, identity)
         if ready is None:
             return None

@@ -21,7 +21,7 @@ _CONTEXT = b"dpuplane image token v1\0"
 
 
 class Claims(NamedTuple):
-    """What a token permits. `dpu` is the key of the DPU's object, `identity` that of its installation."""
+    """The permissions of a token. `dpu` is the key of the DPU's object, `identity` that of its installation."""
 
     dpu: str
     identity: str

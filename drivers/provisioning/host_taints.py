@@ -67,7 +67,8 @@ class _Partition:
         self.pending |= self.readiness.update(state, self.live.derivation, dpus, stated)
 
     def lacking(self, state: ResourcesState, node: str) -> bool | None:
-        """Whether a Node is to get the taint, or to lose it; None if it is as wanted, or was told so already."""
+        """Whether a Node is to get the taint, or to lose it; None if it is as wanted, or the change was written
+        already."""
         is_wanted = self.readiness.shall_have_taint(state, self.live.derivation, node)
         told, row = self.told.get(node), state.objects.rows.get(node)
         if is_wanted is None or told == _Told(is_wanted, _version(row)):
@@ -76,7 +77,7 @@ class _Partition:
         return None if is_as_wanted else is_wanted
 
     def tell(self, state: ResourcesState, node: str, *, is_wanted: bool) -> None:
-        """Remember what a Node was told."""
+        """Remember the taint that was written to a Node."""
         self.told[node] = _Told(is_wanted, _version(state.objects.rows.get(node)))
 
 
@@ -112,7 +113,7 @@ class HostTaints:
                     continue
 
     async def _follow(self, partition: Partition, followed: _Partition) -> None:
-        """Compare the Nodes that changes concern. Those that stay different are compared again later."""
+        """Compare the Nodes that changes concern. Nodes that stay different are compared again later."""
         await followed.derive()
         followed.take_changes(self._states.resources_at(partition))
         places = asyncio.Semaphore(CALLS_AT_ONCE)

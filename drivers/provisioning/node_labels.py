@@ -92,7 +92,7 @@ class NodeLabels:
                     continue
 
     async def _follow(self, partition: Partition) -> None:
-        """Compare the DPUs whose objects or nodes have changed. Those that stay different are compared again later."""
+        """Compare the DPUs whose objects or nodes have changed. DPUs that stay different are compared again later."""
         live = await self._worlds.derived(partition)
         pending = self._pending.setdefault(partition, {})
         pending |= dict.fromkeys(self._changed(partition, live))

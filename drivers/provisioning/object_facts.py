@@ -31,7 +31,7 @@ class Finding(NamedTuple):
 
 
 class ObjectFacts:
-    """What objects say about DPUs. It derives only what has changed since the last call."""
+    """The facts that objects state about DPUs. Each call derives only the changes since the last one."""
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica

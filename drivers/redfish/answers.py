@@ -1,4 +1,4 @@
-"""What the answers of a BMC mean: an error for each status and message, and the kind of failure that it stands for.
+"""The answers of a BMC as errors of a step: one for each status and message, by the kind of failure.
 
 A fault that passes by itself is Unreachable: the step is tried again, within its budget. A fault that only a person can
 end is NeedsOperator, with a sentence that names the field or the address. Everything else is a failure of the device.

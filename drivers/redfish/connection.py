@@ -60,8 +60,8 @@ CredentialsOf: TypeAlias = Callable[[str], Awaitable[Credentials]]
 
 
 class Context(NamedTuple):
-    """What every attempt needs. Without an authority, the certificate of the first contact is pinned. `pushes` limits
-    concurrent pushes of firmware."""
+    """The shared context of all attempts. Without an authority, the certificate of the first contact is pinned.
+    `pushes` limits concurrent pushes of firmware."""
 
     connect: ConnectRedfish
     credentials: CredentialsOf

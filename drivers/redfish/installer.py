@@ -55,7 +55,7 @@ _ON_BMC = ON_DEVICE - {PREPARE_IMAGE, DPU_CONFIG}
 
 
 class Wanted(NamedTuple):
-    """What the objects of a DPU want: its settings, and the versions in its image by entry of the inventory."""
+    """The wishes of the objects of a DPU: its settings, and the versions in its image by entry of the inventory."""
 
     settings: Wants = Wants()
     versions: Mapping[str, str] = {}
@@ -64,7 +64,7 @@ class Wanted(NamedTuple):
 FirmwareOf: TypeAlias = Callable[[str, str], Awaitable[Mapping[str, Firmware]]]
 """The packages of firmware for the BMC of a DPU with an image, by the PSID that each fits."""
 WantedOf: TypeAlias = Callable[[str, str], Awaitable[Wanted]]
-"""What is wanted of a DPU with an image; nothing of one that no object wants."""
+"""The wishes for a DPU with an image; empty if no object wants the DPU."""
 
 
 class RedfishInstaller:
@@ -185,7 +185,7 @@ async def _read_settings(bmc: Connection) -> SeenSettings:
 
 
 async def _read_privilege(bmc: Connection) -> HostPrivilege | None:
-    """What the host may do, of the first network adapter of the card."""
+    """The privilege of the host, from the first network adapter of the card."""
     call, client = bmc.attempt.call, bmc.client
     chassis = await call(partial(card_chassis, client, bmc.root), alters=False)
     if not chassis:

@@ -1,4 +1,5 @@
-"""What objects say about a DPU and its BMC: secure boot, zero trust, the versions of its image, and its password.
+"""The facts that objects state about a DPU and its BMC: secure boot, zero trust, the versions of its image, and its
+password.
 
 The password is in the Secret that the DPUDevice names, else in the Secret `bmc-shared-password` beside the
 DPFOperatorConfig, else in a file of this process. A Secret is read anew for each attempt, so that a change of it counts
@@ -49,7 +50,7 @@ class ObjectWants:
         self._password = password
 
     async def wanted(self, dpu: str, image: str) -> Wanted:
-        """What the objects of a DPU want of it. Versions are known of an image that they want."""
+        """The wishes of the objects of a DPU. The versions are known for an image that they want."""
         found = await self._worlds.wanted_dpu(dpu)
         if found is None:
             return Wanted()

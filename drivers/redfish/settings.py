@@ -1,4 +1,4 @@
-"""The settings of a DPU: its mode, secure boot, and what its host may do. The next change follows from a read."""
+"""The settings of a DPU: its mode, secure boot, and the privilege of its host. The next change follows from a read."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ class Bios(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 class HostPrivilege(msgspec.Struct, frozen=True):
-    """What the host may do on a BlueField-4, as of the next reset."""
+    """The privilege of the host on a BlueField-4, as of the next reset."""
 
     path: str = msgspec.field(default="", name="@odata.id")
     mode: str | None = msgspec.field(default=None, name="PrivilegeMode")
 
 
 class Wants(NamedTuple):
-    """What the objects of a DPU want of its settings. `secure_boot` is None if they leave it as it is."""
+    """The settings that the objects of a DPU want. `secure_boot` is None if they leave it as it is."""
 
     secure_boot: bool | None = None
     is_zero_trust: bool = False
@@ -61,7 +61,7 @@ class Wants(NamedTuple):
 
 
 class SeenSettings(NamedTuple):
-    """The settings of a DPU. What its BMC does not have is None."""
+    """The settings of a DPU, as of one read; None for a setting that its BMC does not have."""
 
     system: str
     manager: str

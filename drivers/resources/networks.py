@@ -1,4 +1,4 @@
-"""The network documents of DPUs: tells zones which document is wanted, begins staged changes, and reports where chains
+"""The network documents of DPUs: hands the wanted documents to zones, begins staged changes, and reports where chains
 are ready.
 
 Each resources partition has one task, which works like the handover of wanted DPUs (`handover`): it derives the
@@ -201,18 +201,18 @@ class Networks(PartitionTask):
             if self._read_networks(source):
                 self._pending |= dict.fromkeys(self._derivation.dpus.of_kind(source, kinds.DPU))
             if change := self._documents[source].next_change():
-                plan, said = change.stages or StagePlan((), 0, ""), self._envelope(source)
+                plan, envelope = change.stages or StagePlan((), 0, ""), self._envelope(source)
                 stages = [*plan.stages]
                 found.append(
-                    NetworksStaged(said, source, to_offset, change.text, stages, plan.bake_ms, plan.failure_budget)
+                    NetworksStaged(envelope, source, to_offset, change.text, stages, plan.bake_ms, plan.failure_budget)
                 )
         return found
 
     # --- documents to zones -------------------------------------------------------------------------------------------
 
     async def _pass(self) -> bool:
-        """Tell zones of the documents of the pending DPUs that they lack. Returns whether any did. Those whose zones
-        still lack theirs stay pending."""
+        """Hand the documents of the pending DPUs to the zones that lack them. Returns whether a zone lacked one. DPUs
+        whose zones still lack their document stay pending."""
         left, acted = [*self._pending], False
         while left:
             keys, left = left[:BATCH_KEYS], left[BATCH_KEYS:]
@@ -224,7 +224,7 @@ class Networks(PartitionTask):
                 lacking = self._settle(keys)
             if lacking:
                 acted = True
-                await self._tell(lacking)
+                await self._hand_over(lacking)
                 await self._derive()
                 self._settle(keys)
             else:
@@ -255,7 +255,7 @@ class Networks(PartitionTask):
         if not self._by_name.get(name, True):
             del self._by_name[name]
 
-    async def _tell(self, lacking: dict[str, Standing]) -> None:
+    async def _hand_over(self, lacking: dict[str, Standing]) -> None:
         """Append the documents that zones lack, as of the states before the next await."""
         to_offset = self._replica.position(self._partition)
         by_zones: dict[Partition, dict[str, Standing]] = {}
@@ -346,7 +346,7 @@ class Networks(PartitionTask):
         if self._replica.folded(partition).halted:
             return
         if partition.topic == ZONES and self._replica.folded(partition).version < ZonesFold2.version:
-            return  # the handover upgrades a partition before it tells it of a DPU
+            return  # the handover upgrades a partition before it hands a DPU over
         for event in records:
             before = self._replica.position(partition)
             if not await self._events.append(partition, event.envelope.subject, event):

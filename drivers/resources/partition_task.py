@@ -24,7 +24,7 @@ from schemas.events import Envelope
 
 
 class TaskContext(NamedTuple):
-    """What the task of a partition reads and appends with."""
+    """The context of the tasks of partitions: the parts that they read and append with."""
 
     replica: Replica
     ranks: Ranks

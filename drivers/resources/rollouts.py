@@ -270,5 +270,5 @@ class Rollouts(PartitionTask):
         await self._replica.fold_waits.wait_for(is_folded, self._partition, timeout_s=LANDING_S)
 
     def _revisions(self) -> tuple[int, int]:
-        """What changes with every decision about rollouts and allocations."""
+        """Numbers that change with every decision about rollouts and allocations."""
         return self._state.rollout_index.journal.revision, self._state.journal.revision

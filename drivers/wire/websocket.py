@@ -51,7 +51,7 @@ _DENIED = {
     401: "does not accept the certificate: it may be revoked",
     403: "refuses the role of the certificate: it must be dpu-agent, or simulator for a simulator",
 }
-"""What an HTTP status means if the relay gives no reason."""
+"""The meaning of an HTTP status if the relay gives no reason."""
 REASON_BYTES_MAX = 1_000
 SWITCHING_PROTOCOLS = 101
 PINGS_MAX = 100

@@ -42,7 +42,7 @@ class Derivation:
 
     def __init__(self) -> None:
         self.deployments: dict[str, Derived | str] = {}
-        """What each DPUDeployment wants, or why its spec cannot be read."""
+        """The objects that each DPUDeployment wants, or the fault of its spec."""
         self.children = Claims()
         """The children of DPUDeployments, and the components of the DPFOperatorConfig."""
         self.component_faults: dict[str, str] = {}

@@ -147,7 +147,8 @@ def _spec(template: DPUTemplateSpec, device: HostDevice, template_digest: str) -
 
 
 def _cluster(template: ClusterSpec | None, device: ClusterSpec | None) -> JSON | None:
-    """The labels and annotations of the DPU's node. Those of the device win over those of the template."""
+    """The labels and annotations of the DPU's node. A label or annotation of the device takes precedence over the one
+    of the template."""
     parts = [part for part in (template, device) if part is not None]
     labels = {key: value for part in parts for key, value in (part.node_labels or {}).items()}
     annotations = {key: value for part in parts for key, value in (part.node_annotations or {}).items()}

@@ -5,8 +5,8 @@ For other objects the fold decides what an API server would: it assigns uid and 
 made from another generation, and keeps a deleted object until no other object refers to it (removals.py).
 
 Observations of the real things behind the objects are kept beside them (observations.py), and so are the networks of
-sources whose changes go in stages (network_stages). What follows from the objects
-(the DPUs of a DPUSet, the children of a DPUDeployment) is derived from this state and never stored.
+sources whose changes go in stages (network_stages). The DPUs of a DPUSet, the children of a DPUDeployment and all else
+that follows from the objects are derived from this state and never stored.
 """
 
 from __future__ import annotations

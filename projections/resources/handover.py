@@ -1,4 +1,4 @@
-"""What the zone of a wanted DPU is told: the zone that it is in, its host, its device, and what shall be installed."""
+"""The content of a handover: the zone of a wanted DPU, its host, its device, and the image to install."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _REDFISH = "redfish"
 
 
 class DpuForZone(NamedTuple):
-    """A wanted DPU as its zone is told of it. `image` is the identity of the installation, empty while its image or
+    """A wanted DPU as it is handed to its zone. `image` is the identity of the installation, empty while its image or
     flavor does not exist."""
 
     name: str
@@ -40,7 +40,7 @@ class DpuForZone(NamedTuple):
 
 
 def handover(state: ResourcesState, derivation: Derivation, key: str) -> DpuForZone | Blame | None:
-    """What the zone of a DPU is told; the blame on the object that prevents it; or None if no DPU is wanted."""
+    """The handover of a DPU; the blame on the object that prevents it; or None if no DPU is wanted."""
     wanted = derivation.dpus.winners.get(key)
     device = derivation.selection.hosts.devices.get(derivation.dpus.holders.get(key, ""))
     if wanted is None or device is None:

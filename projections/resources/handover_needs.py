@@ -35,8 +35,8 @@ class HandoverSides(NamedTuple):
 
 
 class Needs(NamedTuple):
-    """What is lacking for some DPUs, by key: the zone of a placement (empty to end it), what a zone is to be told, and
-    the observation to be reported (empty for a DPU that is gone)."""
+    """The records that the logs lack about some DPUs, by key: the zone of a placement (empty to end it), the handover
+    to a zone, and the observation to be reported (empty for a DPU that is gone)."""
 
     placements: dict[str, str]
     wanted: dict[str, tuple[str, WantedDpu]]
@@ -49,7 +49,7 @@ class Needs(NamedTuple):
 
 
 def needs(sides: HandoverSides, keys: Iterable[str]) -> Needs:
-    """What these DPUs lack."""
+    """The records that the logs lack about these DPUs."""
     found = Needs({}, {}, {})
     for key in keys:
         told = handover(sides.state, sides.derivation, key)
@@ -85,7 +85,7 @@ def _proposed(told: DpuForZone | Blame | None, placement: Placement | None) -> s
 def _wanted(
     sides: HandoverSides, key: str, told: DpuForZone | Blame | None, placement: Placement, zones: ZonesState
 ) -> WantedDpu | None:
-    """What the zone of a DPU is to be told; None if it knows."""
+    """The handover that the zone of a DPU lacks; None if it lacks none."""
     name = object_id(key).name
     known = zones.wanted.rows.get(name)
     if known is not None and known.object != key:
@@ -102,8 +102,8 @@ def _wanted(
 
 
 def _image(sides: HandoverSides, key: str, wanted: str, known: str) -> str:
-    """What shall be installed now: the wanted image once it is ready and the rollout has released the DPU to it. Until
-    then it is empty, and the zone keeps what it knows: what this replica takes for known may be older."""
+    """The image to hand over now: the wanted image, once it is ready and the rollout has released the DPU to it. Until
+    then it is empty, and the zone keeps the image that it has, because this replica may have read an older one."""
     if wanted in ("", known) or released(sides.state, key) not in (None, wanted):
         return ""
     return "" if image_fault(sides.state, sides.derivation, key) is not None else wanted

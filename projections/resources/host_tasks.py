@@ -46,10 +46,10 @@ class FoundDevice(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
 
 
 class TaskState(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """How far a task is. A task without a state has not begun.
+    """The progress of a task. A task without a state has not begun.
 
-    Of a task of the network, `boot_id` is the boot in which this was reported, and `was_done` says whether it has been
-    done in any boot: a reboot of the host takes VFs and bridge with it, and then they are made again.
+    For a task of the network, `boot_id` is the boot of the report, and `was_done` says whether the task was done in any
+    boot: a reboot of the host removes the VFs and the bridge, which are then made again.
     """
 
     id: str

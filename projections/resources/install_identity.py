@@ -26,8 +26,8 @@ _UNINSTALLED: Mapping[str, tuple[str, ...]] = {
     DPU_FLAVOR: ("dpuResources", "systemReservedResources", "serviceReadiness"),
     **dict.fromkeys((BFB, BLUEFIELD_SOFTWARE), ("fileName", "versions")),
 }
-"""Fields that are no part of an installation. Those of a flavor say where services are placed and whether a DPU waits
-for them; those of an image say how the image store keeps it and what it contains."""
+"""Fields that are no part of an installation. The fields of a flavor place services and make a DPU wait for them; the
+fields of an image are about its place in the image store and its content."""
 
 
 def install_identity(state: ResourcesState, wanted: Wanted) -> str | None:

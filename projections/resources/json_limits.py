@@ -1,6 +1,6 @@
 """Limits of JSON text, measured before it is parsed.
 
-What a parser takes must not differ between replicas. Python's limit of recursion counts the frames of the caller too,
+A parser must accept the same text on every replica. Python's limit of recursion counts the frames of the caller too,
 so a deep text parses at one place of the code and not at another. Its limit for the digits of an integer is a setting
 of the process (PYTHONINTMAXSTRDIGITS). The limits here are far below both, and measured without recursion.
 """

@@ -32,7 +32,7 @@ class Lookup:
         return self._effective(key)
 
     def observed(self, key: str) -> JSON | None:
-        """What is observed of the real thing behind an object; None if nothing is."""
+        """The last observation of the real thing behind an object; None if there is none."""
         self.read[key] = None
         seen = self._state.seen.get(key)
         return None if seen is None else seen.fields

@@ -55,7 +55,7 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 def objects_in_clusters(key: str, row: Resource, lookup: Lookup) -> list[Wanted] | str:
-    """What an object becomes in each DPU cluster that it selects, or the fault why it cannot be derived."""
+    """The objects that follow from an object in each DPU cluster that it selects, or the fault that prevents it."""
     at = object_id(key)
     spec, shape = _SHAPES[at.kind](key, row)
     if isinstance(spec, str) or shape is None:

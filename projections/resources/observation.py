@@ -1,4 +1,4 @@
-"""What is known of the real thing behind an object: a download, a device, a cluster, an application."""
+"""Observations of the real thing behind an object: a download, a device, a cluster, an application."""
 
 from __future__ import annotations
 

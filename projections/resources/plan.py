@@ -1,4 +1,4 @@
-"""What a change of objects would do to devices and services, step by step, in the order in which it would happen.
+"""The effects of a change of objects on devices and services: the steps, in the order in which they would happen.
 
 A plan compares two derivations: of the present objects, and of those that an apply would leave. Objects whose owner
 lacks a prerequisite are held, so they have no step.
@@ -30,7 +30,7 @@ _Named: TypeAlias = tuple[str, str, str, str]
 
 
 class Action(IntEnum):
-    """What happens to an object. The order is that of the steps."""
+    """The effect of a step on an object. The order is that of the steps."""
 
     CUT = 1
     """A chain is removed: traffic no longer passes its services."""

@@ -1,4 +1,4 @@
-"""What a DPUSet selects: its selectors of both generations, compiled once."""
+"""The selectors of a DPUSet, of both generations of its API, compiled once."""
 
 from __future__ import annotations
 

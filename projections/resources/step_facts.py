@@ -103,7 +103,7 @@ class MaintenanceLimits(NamedTuple):
 
 
 class StepFacts(NamedTuple):
-    """What the objects state about a DPU.
+    """The facts that the objects state about a DPU.
 
     `cluster` is the key of its DPUCluster, empty while it has none. `mtu` is that of the ports of DPUs on hosts.
     """

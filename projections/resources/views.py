@@ -110,7 +110,7 @@ def _observed_phase(key: str, world: World) -> str:
 
 
 def children(key: str, world: World) -> list[ChildGroup]:
-    """What an object wants, grouped by kind and by the condition `Ready`."""
+    """The objects that an object wants, grouped by kind and by the condition `Ready`."""
     found: dict[_Group, tuple[int, list[str]]] = {}
     for child in world.derivation.children.wanted_by(key):
         _add(found, child, 1, [child], world)

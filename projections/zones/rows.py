@@ -120,7 +120,7 @@ class ForwardingMarks(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class WantedDpu(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What an object of custom resources wants of a DPU. A DPU without such a row is an operator's.
+    """The state of a DPU that an object of custom resources wants. A DPU without such a row belongs to an operator.
 
     `object` is the key of the object. `image` is what shall be installed, empty for nothing yet. `node` takes effect
     once the former node of the DPU is in service again.

@@ -108,7 +108,7 @@ def encoded(
 
 
 def awaited(interface: Interface) -> str:
-    """What the port of an interface comes with, and so what an interface without a port waits for."""
+    """The thing that brings the port of an interface: an interface without a port waits for it."""
     settings = interface.settings
     match interface.type:
         case "service":

@@ -1,4 +1,4 @@
-"""What the zone of a DPU lacks of its network document, and what was reported of the document there."""
+"""The network document that the zone of a DPU lacks, and the reports on the document that it has."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ NOT_APPLIED = "its agent has not applied the network document yet"
 
 
 class Lack(NamedTuple):
-    """What a DPU lacks of an object, in a sentence; empty if the object is ready there. `is_staged` means that the DPU
-    gets it in a later stage, and lacks nothing until then."""
+    """The reason why an object is not ready on a DPU, in a sentence; empty if it is ready. `is_staged` means that the
+    DPU gets it in a later stage, and lacks nothing until then."""
 
     reason: str = ""
     is_staged: bool = False
@@ -92,7 +92,8 @@ def fault_observation(fault: str) -> str:
 
 
 def lacks_by_part(standing: Standing) -> dict[str, Lack]:
-    """What a DPU lacks of each object of its document, and of those whose present state it gets in a later stage."""
+    """The lack of each object of the document of a DPU, and of the objects whose present state it gets in a later
+    stage."""
     document, known = standing.document, standing.known
     general = ""
     if not standing.zone or standing.is_lacking or known is None:

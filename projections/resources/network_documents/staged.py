@@ -140,7 +140,8 @@ class SourceDocuments:
         return NextChange(self.text, self.stages) if is_unknown or is_taken_back or is_earlier else None
 
     def _unreleased_in(self, text: str) -> dict[str, str]:
-        """What each object waits for whose present state networks with this text lack."""
+        """The objects whose present state is not in networks with this text, each with the release that it waits
+        for."""
         documents, why = self._by_text[text], self._why_unreleased()
         other = documents.networks if documents is not None else StatedNetworks()
         pairs: tuple[tuple[_Stated, _Stated], ...] = (

@@ -122,7 +122,7 @@ def _usable(
     state: ResourcesState,
     faults: dict[str, str],
 ) -> list[Stated]:
-    """What can be read of these objects; the faults of the others are added to `faults`."""
+    """The readable ones of these objects; the faults of the others are added to `faults`."""
     usable: list[Stated] = []
     for key, row in rows:
         found = read_row(key, row, state)

@@ -22,8 +22,8 @@ ANNOTATIONS = (STAGES, BAKE_TIME, FAILURE_BUDGET)
 
 
 def stages_of(state: ResourcesState, source: str) -> StagePlan | str | None:
-    """The stages that a source states, or the fault of its annotations; None if it states none. Of several
-    DPFOperatorConfigs the oldest counts."""
+    """The stages that a source states, or the fault of its annotations; None if it states none. The oldest of
+    several DPFOperatorConfigs counts."""
     rows = state.objects.rows
     configs = [(rows[key].created_ms, key) for key in state.of_kind(source, DPF_OPERATOR_CONFIG)]
     return stages_in(rows[min(configs)[1]].annotations) if configs else None

@@ -48,7 +48,7 @@ def decide_network_stages(
 
 def with_object_marks(state: ResourcesState, change: ResourcesChange, at: RecordMetadata) -> ResourcesChange:
     """The change with the offset at which objects of sources with stages changed last: networks that were derived
-    before it are out of date. What was only observed since makes none."""
+    before it are out of date. Observations do not count as changes."""
     sources = {object_id(key).source: None for key in change.objects}
     marks = {objects_mark(source): Mark(at.offset) for source in sources if _has_stages(state, change, source)}
     return change._replace(marks={**change.marks, **marks}) if marks else change
