@@ -146,7 +146,8 @@ class Provisioner:
         self._actor = f"{replica.name}#{now_ms():x}{rng.getrandbits(16):04x}"
         self._busy: dict[Partition, set[str]] = {partition: set() for partition in replica.partitions(ZONES)}
         self._silent_since_s: dict[str, float] = {}
-        self._taken_s: dict[tuple[Partition, str], float] = {}
+        self._started_s: dict[tuple[Partition, str], float] = {}
+        """The time of each attempt of this actor, by the loop's clock, before the append of its StepStarted."""
 
     async def run(self) -> None:
         await self._replica.ready()
@@ -189,7 +190,7 @@ class Provisioner:
             elif left_ms := wait_ms(step.dpu, now_ms):
                 waits.append(left_ms / 1_000)
             elif self.under_way < self._settings.attempts_at_once:
-                self._begin(tasks, step, self._take)
+                self._begin(tasks, step, self._start_attempt)
             else:
                 waits.append(self._settings.idle_check_s)
         waits += self._start_visits(partition, tasks, now_ms)
@@ -237,23 +238,24 @@ class Provisioner:
             tasks.create_task(self._upgrade(step))
 
     def _work_on_running(self, step: _Step) -> _Work | None:
-        """The work for a running attempt that no task here executes."""
+        """The work on a running attempt that no task of this process works on; None if there is none."""
         if step.dpu.provisioner == self._actor:
-            return self._work if self._left_s(step) > 0 else None
+            return self._execute if self._left_s(step) > 0 else None
         replica = step.dpu.provisioner.partition("#")[0]
         return self._report_lost if replica == self._replica.name or self._is_lost(replica) else None
 
     def _begin(self, tasks: asyncio.TaskGroup, step: _Step, work: _Work) -> None:
         self._busy[step.partition].add(step.name)
         self.under_way += 1
-        tasks.create_task(self._do(step, work))
+        tasks.create_task(self._run_alone(step, work))
 
-    async def _do(self, step: _Step, work: _Work) -> None:
+    async def _run_alone(self, step: _Step, work: _Work) -> None:
+        """Run this work, the only one on its DPU (`_busy`)."""
         try:
             await work(step)
         finally:
             if not self._runs_for_us(step):
-                self._taken_s.pop((step.partition, step.name), None)
+                self._started_s.pop((step.partition, step.name), None)
             self._busy[step.partition].discard(step.name)
             self.under_way -= 1
             self._replica.fold_waits.wake(step.partition)
@@ -269,9 +271,9 @@ class Provisioner:
     # -- one attempt
 
     async def _visit(self, step: _Step) -> None:
-        """Take the step of a Ready DPU."""
+        """Start an attempt at the step of a Ready DPU."""
         try:
-            await self._take(step)
+            await self._start_attempt(step)
         finally:
             self._visits -= 1
 
@@ -292,13 +294,13 @@ class Provisioner:
             self._upgrading.discard(partition)
             self._replica.fold_waits.wake(partition)
 
-    async def _take(self, step: _Step) -> None:
+    async def _start_attempt(self, step: _Step) -> None:
         """Append StepStarted for the next attempt, and execute it if the fold names this actor."""
         number = step.dpu.attempt + 1
-        if await self._is_anothers(step) or self._is_frozen(step):
+        if await self._wait_for_turn(step) or self._is_frozen(step):
             return
         event = StepStarted(self._envelope(step), step.dpu.zone, step.name, step.dpu.phase, number, self._actor)
-        self._taken_s[step.partition, step.name] = asyncio.get_running_loop().time()
+        self._started_s[step.partition, step.name] = asyncio.get_running_loop().time()
         if not await self._append(step, event):
             log_ms, now_s = self._replica.folded(step.partition).time_ms, asyncio.get_running_loop().time()
             self._early_visits.refused(
@@ -308,9 +310,9 @@ class Provisioner:
             return
         now = self._now(step)
         if now is not None and self._is_ours(now):
-            await self._work(now)
+            await self._execute(now)
 
-    async def _work(self, step: _Step) -> None:
+    async def _execute(self, step: _Step) -> None:
         """Execute a step that the fold assigned to this actor, and append its result while the attempt is current."""
         logger.info("step started", extra=_about(step))
         try:
@@ -377,8 +379,8 @@ class Provisioner:
             return StepFailed(*about, "operator", _shortened(error))
 
     async def _report_lost(self, step: _Step) -> None:
-        """Append that an attempt's actor is lost."""
-        if await self._is_anothers(step):
+        """Append StepFailed for an attempt whose actor is lost."""
+        if await self._wait_for_turn(step):
             return
         message = f"provisioner {quoted(step.dpu.provisioner)} is no longer alive"
         dpu = step.dpu
@@ -390,7 +392,9 @@ class Provisioner:
 
     # -- events
 
-    async def _is_anothers(self, step: _Step) -> bool:
+    async def _wait_for_turn(self, step: _Step) -> bool:
+        """Wait for the turn of this replica. Returns whether the step has changed meanwhile, so that nothing is left to
+        do."""
         return await self.internal_events.wait_for_turn(step.name, step.partition, lambda: self._moved(step))
 
     async def _append(self, step: _Step, event: Event) -> bool:
@@ -454,8 +458,8 @@ class Provisioner:
         StepStarted. So it ends here no later than in the log, even if the clocks of hosts differ by hours.
         """
         now_s = asyncio.get_running_loop().time()
-        taken_s = self._taken_s.setdefault((step.partition, step.name), now_s)
-        return taken_s + _row_of(step).deadline_ms / 1_000 - now_s
+        started_s = self._started_s.setdefault((step.partition, step.name), now_s)
+        return started_s + _row_of(step).deadline_ms / 1_000 - now_s
 
 
 def _row_of(step: _Step) -> Step:

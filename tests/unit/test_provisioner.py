@@ -78,7 +78,7 @@ async def test_a_fleet_of_sound_devices_gets_ready_with_each_action_done_once() 
             assert len(device.begun) == len({task.action for task in device.begun}) == len(PROVISIONING)
         assert {how for _, how in found.ended} == {"done"} and found.under_way == 0
         assert found.ended.total() == 60 * len(PROVISIONING)
-        assert not found._taken_s, "ended steps are still in memory"
+        assert not found._started_s, "ended steps are still in memory"
 
 
 async def test_faulty_devices_get_ready_or_end_in_error_and_get_ready_after_a_retry() -> None:
