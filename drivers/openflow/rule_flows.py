@@ -20,8 +20,12 @@ from projections.rules.rule import Rule, precedence
 
 COOKIE = 0xD9A5 << 48
 COOKIE_MASK = 0xFFFF << 48
-ETH_TYPE, IP_PROTO, IPV4_SRC, TCP_DST, UDP_DST, IPV6_SRC = 5, 10, 11, 14, 16, 26
+ETH_TYPE, IP_PROTO, IPV4_SRC, TCP_DST, UDP_DST, IPV6_SRC, ICMPV6_TYPE = 5, 10, 11, 14, 16, 26, 29
 PRIORITY_MIN, PRIORITY_MAX = 16, 65_000
+NEIGHBOR_PRIORITY = PRIORITY_MAX + 1
+_NEIGHBOR_TYPES = range(133, 137)
+"""Types of ICMPv6 messages of neighbor discovery (RFC 4861): solicitations and advertisements of routers and neighbors.
+A host drops those that a router has forwarded."""
 _TCP, _UDP = 6, 17
 _PORT_FIELDS = {_TCP: TCP_DST, _UDP: UDP_DST}
 _NUMBERS = {"tcp": (_TCP, _TCP), "udp": (_UDP, _UDP), "icmp": (1, 58)}
@@ -59,15 +63,20 @@ def rule_cookie(rule: Rule) -> int:
 
 def fixed_flows(layout: FlowLayout) -> list[Flow]:
     """The flows that do not depend on rules: IP packets go to the table of the rules, and what no rule matches is
-    dropped there. The last flow of the chains is here because allowed packets need it, whether there are chains or
-    not."""
+    dropped there. Neighbor discovery is allowed from every source, as ARP is, which is no IP: its sources are also
+    link-local addresses and routers, so without it no packet of an allowed IPv6 address would arrive. The last flow of
+    the chains is here because allowed packets need it, whether there are chains or not."""
     hooks = [
         Flow(0, layout.hook_priority, COOKIE, _eth_type(family), of.goto_table(layout.table))
         for family in FAMILIES
         if layout.table
     ]
+    neighbors = [
+        Flow(layout.table, NEIGHBOR_PRIORITY, COOKIE, _ICMPV6 + of.field(ICMPV6_TYPE, bytes((kind,))), layout.allowed)
+        for kind in _NEIGHBOR_TYPES
+    ]
     last = Flow(layout.chains, 0, COOKIE, b"", layout.unchained)
-    return [*hooks, Flow(layout.table, 0, COOKIE, b"", b""), last]
+    return [*hooks, *neighbors, Flow(layout.table, 0, COOKIE, b"", b""), last]
 
 
 class RuleFlows:
@@ -290,6 +299,7 @@ def _prefix(match: bytes) -> bytes | None:
 
 _ETH_TYPES = tuple(map(_eth_type, FAMILIES))
 """Made once: a table has a flow for each of its prefixes."""
+_ICMPV6 = _ETH_TYPES[1] + of.field(IP_PROTO, bytes((_NUMBERS["icmp"][1],)))
 _ETH_TYPE, _HEAD = 6, 10
 """Bytes of the EtherType of a match, and of those with the header of the source."""
 _WIDTHS = {_eth_type(family): family.width for family in FAMILIES}

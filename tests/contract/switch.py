@@ -9,7 +9,16 @@ import pytest
 
 from drivers.openflow import messages as of
 from drivers.openflow.messages import Flow
-from drivers.openflow.rule_flows import COOKIE, COOKIE_MASK, ETH_TYPE, IP_PROTO, IPV4_SRC, IPV6_SRC, TCP_DST
+from drivers.openflow.rule_flows import (
+    COOKIE,
+    COOKIE_MASK,
+    ETH_TYPE,
+    ICMPV6_TYPE,
+    IP_PROTO,
+    IPV4_SRC,
+    IPV6_SRC,
+    TCP_DST,
+)
 from drivers.openflow.session import SwitchRefused, SwitchSession
 
 Scenario = Callable[[SwitchSession], Awaitable[None]]
@@ -23,6 +32,9 @@ FORBIDDEN = {
     "a port without its protocol": Flow(TABLE, 5, COOKIE, IP + of.field(TCP_DST, b"\x00\x16"), b""),
     "a port of another protocol": Flow(
         TABLE, 5, COOKIE, IP + of.field(IP_PROTO, b"\x11") + of.field(TCP_DST, b"\x00\x16"), b""
+    ),
+    "a type of ICMPv6 of ICMP": Flow(
+        TABLE, 5, COOKIE, IP + of.field(IP_PROTO, b"\x01") + of.field(ICMPV6_TYPE, b"\x87"), b""
     ),
     "bits outside of the mask": Flow(
         TABLE, 5, COOKIE, IP + of.field(IPV4_SRC, b"\x0a\x01\x00\x00", b"\xff\0\0\0"), b""

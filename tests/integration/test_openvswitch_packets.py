@@ -5,6 +5,7 @@ the time is never cut by a change.
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import json
 import os
 import random
@@ -28,6 +29,7 @@ ROOT = Path(__file__).parents[2]
 RECEIVER, PORT = "10.77.1.1", 7_000
 MEMBERS = [f"10.77.0.{number}" for number in range(1, 13)]
 LASTING = MEMBERS[:4]
+RECEIVER6, MEMBERS6 = "fd00:77::1:1", ["fd00:77::1", "fd00:77::2"]
 CHANGES = 1_000
 MEMBER = Rule(10, "allow", "any", ())
 UDP = Rule(20, "allow", "udp", (PORT, PORT, 8_000, 8_100))
@@ -54,16 +56,17 @@ class Lab(NamedTuple):
 class Probing:
     """Datagrams from each source, while the block runs; afterwards `sent` from each, and the numbers `received`."""
 
-    def __init__(self, lab: Lab, sources: list[str]) -> None:
+    def __init__(self, lab: Lab, sources: list[str], receiver: str = RECEIVER) -> None:
         self.sent = 0
         self.received: dict[str, list[int]] = {}
         self._lab = lab
         self._sources = sources
+        self._receiver = receiver
 
     def __enter__(self) -> Probing:
-        self._receiving = self._lab.begin(self._lab.receiver, "receive", RECEIVER, str(PORT))
+        self._receiving = self._lab.begin(self._lab.receiver, "receive", self._receiver, str(PORT))
         assert self._receiving.stdout is not None and self._receiving.stdout.readline() == "ready\n"
-        self._sending = self._lab.begin(self._lab.senders, "send", RECEIVER, str(PORT), *self._sources)
+        self._sending = self._lab.begin(self._lab.senders, "send", self._receiver, str(PORT), *self._sources)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -94,6 +97,9 @@ def lab() -> Iterator[Lab]:
             for member in MEMBERS:
                 _ip("-n", found[0], "address", "add", f"{member}/16", "dev", "eth0")
             _ip("-n", found[1], "address", "add", f"{RECEIVER}/16", "dev", "eth0")
+            for name, addresses in zip(found, (MEMBERS6, [RECEIVER6]), strict=True):
+                for address in addresses:
+                    _ip("-n", name, "address", "add", f"{address}/64", "dev", "eth0", "nodad")
             switch.ofctl("add-flow", bridge, "priority=0,actions=NORMAL")
             yield Lab(switch, bridge, *found)
         finally:
@@ -102,7 +108,7 @@ def lab() -> Iterator[Lab]:
 
 
 def prefix(address: str, length: int = 32) -> bytes:
-    return bytes(map(int, address.split("."))) + bytes((length,))
+    return ipaddress.ip_address(address).packed + bytes((length,))
 
 
 def some_members(rng: random.Random, version: int) -> DeviceTable:
@@ -136,3 +142,16 @@ async def test_a_member_is_never_cut_by_a_change_and_who_is_removed_is_cut(lab: 
         with Probing(lab, MEMBERS) as probing:
             await asyncio.sleep(1.0)
         assert probing.sent and not probing.received
+
+
+async def test_an_allowed_address_of_ipv6_reaches_a_neighbor_that_no_rule_allows(lab: Lab) -> None:
+    """Neighbors find each other by packets of IPv6, and the answer comes from the receiver."""
+    async with bridge_device(lab.switch, lab.bridge) as device:
+        await changed(device, EMPTY_TABLE, table(1, {UDP: frozenset({prefix(MEMBERS6[0], 128)})}))
+        async with asyncio.timeout(60):
+            while True:  # on a busy machine, the first answer takes its time
+                with Probing(lab, MEMBERS6, RECEIVER6) as probing:
+                    await asyncio.sleep(1.0)
+                if probing.received:
+                    break
+        assert set(probing.received) == {MEMBERS6[0]}

@@ -19,13 +19,14 @@ FlowKey = tuple[int, int, bytes]
 
 _HELLO = b"\x05\x00\x00\x10\x00\x00\x00\x01\x00\x01\x00\x08\x00\x00\x00\x20"
 _REPLY_BYTES_MAX = 60_000
-_IP, _IP6, _TCP, _UDP = b"\x08\x00", b"\x86\xdd", b"\x06", b"\x11"
+_IP, _IP6, _TCP, _UDP, _ICMPV6 = b"\x08\x00", b"\x86\xdd", b"\x06", b"\x11", b"\x3a"
 _NEEDS: dict[int, tuple[int, tuple[bytes, ...]]] = {
     10: (5, (_IP, _IP6)),
     11: (5, (_IP,)),
     26: (5, (_IP6,)),
     14: (10, (_TCP,)),
     16: (10, (_UDP,)),
+    29: (10, (_ICMPV6,)),
 }
 """OXM fields that need another field before them, with one of these values (section 7.2.3.8)."""
 

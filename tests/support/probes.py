@@ -16,18 +16,30 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 INTERVAL_S = 0.002
-SO_NO_CHECK = 11
-"""Leave out the checksum, which an interface fills in: a switch in user space passes packets on before that."""
+SO_NO_CHECK, UDP_NO_CHECK6_TX, UDP_NO_CHECK6_RX = 11, 101, 102
+"""Leave out the checksum, which an interface fills in: a switch in user space passes packets on before that. For IPv6,
+the receiver has to accept that."""
 LAST_S = 0.5
 """What has not arrived this time after the end of the input does not arrive."""
+
+
+def unchecked(address: str, port: int) -> socket.socket:
+    """A socket with this address, without checksums."""
+    if ":" in address:
+        made = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+        for option in (UDP_NO_CHECK6_TX, UDP_NO_CHECK6_RX):
+            made.setsockopt(socket.IPPROTO_UDP, option, 1)
+    else:
+        made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        made.setsockopt(socket.SOL_SOCKET, SO_NO_CHECK, 1)
+    made.bind((address, port))
+    return made
 
 
 def send(address: str, port: int, sources: Sequence[str]) -> None:
     sockets = []
     for source in sources:
-        sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        sender.setsockopt(socket.SOL_SOCKET, SO_NO_CHECK, 1)
-        sender.bind((source, 0))
+        sender = unchecked(source, 0)
         sockets.append(sender)
     count = 0
     while not select.select([sys.stdin], [], [], 0)[0]:
@@ -39,9 +51,8 @@ def send(address: str, port: int, sources: Sequence[str]) -> None:
 
 
 def receive(address: str, port: int) -> None:
-    receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    receiver = unchecked(address, port)
     receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
-    receiver.bind((address, port))
     print("ready", flush=True)
     found: defaultdict[str, list[int]] = defaultdict(list)
     ends_at = float("inf")
@@ -50,8 +61,8 @@ def receive(address: str, port: int) -> None:
         if sys.stdin in ready:
             ends_at = time.monotonic() + LAST_S
         if receiver in ready:
-            data, (source, _) = receiver.recvfrom(64)
-            found[source].append(int(data))
+            data, source = receiver.recvfrom(64)
+            found[source[0]].append(int(data))
     print(json.dumps(found))
 
 
