@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from commands.messages import to_message, to_port_ranges
 from commands.queries.fold_reader import FoldReader
 from commands.requests.validation import InvalidRequest
@@ -9,9 +11,11 @@ from commands.rpc.error_details import NotFound
 from eventstore.log import FLEET, INSTALLS, ZONES
 from eventstore.reasons import Fault, Reason
 from projections.field_checks import quoted
+from projections.resources.network_documents.progress import lack_of_network
 from projections.rules.rule import Held
 from projections.views.explanations import AddressView, ExplainQuery, VerdictView, explain, is_remembered
 from projections.zones.dpus.views import zones_of_dpu
+from projections.zones.state import ZonesState
 from schemas.api import dpuplane_pb2 as pb
 
 
@@ -36,7 +40,8 @@ def explanation(
 ) -> pb.Explanation:
     """Why the DPU allows or drops traffic of the node. `held` is the DPU's table, as reported by its relay. Raises
     NotFound."""
-    row = reader.zones(reader.partition_number(zone)).dpus.rows.get(dpu)
+    state = reader.zones(reader.partition_number(zone))
+    row = state.dpus.rows.get(dpu)
     if row is None:
         reason = f"dpu: {quoted(dpu)} is no longer a DPU of zone {quoted(zone)}"
         raise NotFound(Fault(reason, Reason.DPU_NOT_FOUND, dpu=dpu, zone=zone))
@@ -59,9 +64,17 @@ def explanation(
         verdicts=map(_verdict, view.verdicts),
         verdict=view.verdict,
         summary=view.summary,
-        notes=view.notes,
+        notes=[*view.notes, *_network_notes(state, dpu)],
         position=reader.token(ZONES, FLEET, INSTALLS, numbers=numbers),
     )
+
+
+def _network_notes(state: ZonesState, dpu: str) -> Iterator[str]:
+    """What the DPU lacks of its network document."""
+    known = state.networks.rows.get(dpu)
+    lack = lack_of_network(known, state.network_texts.rows[known.digest].text) if known is not None else ""
+    if lack:
+        yield f"network of {dpu}: {lack}; see 'dpuplane dpus network {dpu}'"
 
 
 def unknown_node(name: str) -> NotFound:

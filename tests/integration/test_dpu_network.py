@@ -17,7 +17,7 @@ from eventstore.log import ZONES
 from projections.resources.network_documents.document import Document, Interface, Switch, SwitchPort, encoded
 from projections.zones.fold import ZonesFold2
 from schemas.api import dpuplane_pb2 as pb
-from schemas.events import DpusWanted, Event, FoldVersionUpgraded, NetworksReported, NetworksWanted
+from schemas.events import DpusWanted, Event, FoldVersionUpgraded, NetworksReported, NetworksWanted, NodesJoined
 from tests.support.served import Served, now_ms, served
 
 PORTS = (SwitchPort("dpf/p0"), SwitchPort("dpf/web"))
@@ -74,12 +74,30 @@ async def test_the_document_and_what_was_reported_of_it_are_answered(plane: Serv
     assert raised.value.code() == grpc.StatusCode.NOT_FOUND
 
 
+async def ran(plane: Served, *words: str) -> str:
+    result = await asyncio.to_thread(CliRunner().invoke, cli, [*words, "--server", plane.address])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+async def test_an_explanation_says_what_the_network_of_the_dpu_waits_for(plane: Served) -> None:
+    joined = NodesJoined(internal_envelope("z1", "test", now_ms()), "z1", ["n1"], [], [], b"\x0a\0\0\1", b"", [{}], [0])
+    await append(plane, joined)
+    version = (await query(plane, "d1")).wanted_version
+    said = "network of d1: its agent"
+    assert f"{said} has not applied the network document yet" in await ran(plane, "explain", "n1", "d1")
+    await report(plane, version, refusal="DEVICE: no bridge")
+    assert f"{said} refused the network document: DEVICE: no bridge" in await ran(plane, "explain", "n1", "d1")
+    await report(plane, version, "dpf/web")
+    waits = "dpf/web has no port yet, waits for a pod of service web with the interface if0"
+    assert f"network of d1: {waits}; see 'dpuplane dpus network d1'" in await ran(plane, "explain", "n1", "d1")
+    await report(plane, version)
+    assert "network of d1" not in await ran(plane, "explain", "n1", "d1")
+
+
 async def test_the_command_says_what_each_port_waits_for(plane: Served) -> None:
     async def run(*words: str) -> str:
-        arguments = ["dpus", "network", "d1", *words, "--server", plane.address]
-        result = await asyncio.to_thread(CliRunner().invoke, cli, arguments)
-        assert result.exit_code == 0, result.output
-        return result.stdout
+        return await ran(plane, "dpus", "network", "d1", *words)
 
     version = (await query(plane, "d1")).wanted_version
     await report(plane, version, refusal="DEVICE: no bridge")

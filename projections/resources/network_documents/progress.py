@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -11,6 +11,7 @@ import msgspec
 from projections.resources.network_documents.document import Document, awaited
 from projections.resources.network_documents.needs import Standing
 from projections.resources.state import object_id
+from projections.zones.rows import DpuNetwork
 
 NAMED_MAX = 3
 """Number of DPUs that the message of an observation names."""
@@ -98,8 +99,8 @@ def lacks_by_part(standing: Standing) -> dict[str, Lack]:
     general = ""
     if not standing.zone or standing.is_lacking or known is None:
         general = NO_DOCUMENT_YET if document.text else ""
-    elif known.applied != known.version:
-        general = f"its agent refused the network document: {known.refusal}" if known.refusal else NOT_APPLIED
+    else:
+        general = _unapplied(known)
     waiting = known.unresolved if known is not None else ()
     found = {}
     for part, interfaces in document.parts.items():
@@ -109,7 +110,18 @@ def lacks_by_part(standing: Standing) -> dict[str, Lack]:
     return found | {part: Lack(why, is_staged=True) for part, why in standing.unreleased.items()}
 
 
-def _waits(without_port: list[str], text: str) -> str:
+def lack_of_network(known: DpuNetwork, text: str) -> str:
+    """What a DPU lacks of its whole network document, which has this text; empty if it lacks nothing."""
+    return _unapplied(known) or _waits(known.unresolved, text)
+
+
+def _unapplied(known: DpuNetwork) -> str:
+    if known.applied == known.version:
+        return ""
+    return f"its agent refused the network document: {known.refusal}" if known.refusal else NOT_APPLIED
+
+
+def _waits(without_port: Sequence[str], text: str) -> str:
     if not without_port:
         return ""
     first, more = without_port[0], len(without_port) - 1
