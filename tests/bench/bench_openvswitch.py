@@ -27,6 +27,8 @@ from tests.support.openvswitch import bridge_device, switch_folder
 RULE = Rule(10, "allow", "any", ())
 BRIDGES, RULES = 200, 1_000
 ROUNDS = 3
+PEERS_TIMES = 1.1
+"""How many times as long as ovs-ofctl an installation may take."""
 
 
 def figures() -> list[Figure]:
@@ -40,7 +42,9 @@ async def _figures(switch: Switch) -> list[Figure]:
     for count in (10_000, 100_000):
         ours = min([await _install_s(switch, f"ours{count}-{n}", count) for n in range(ROUNDS)])
         peers = min(_ofctl_s(switch, f"ours{count}-0", f"peer{count}-{n}") for n in range(ROUNDS))
-        found.append(Figure(f"{count:,} rules into one switch", ours, "s", peers, "ovs-ofctl --bundle", better="lower"))
+        aim = PEERS_TIMES * peers
+        name = f"{count:,} rules into one switch"
+        found.append(Figure(name, ours, "s", peers, "ovs-ofctl --bundle", aim=aim, better="lower"))
         for n in range(ROUNDS):
             switch.vsctl("del-br", f"ours{count}-{n}", "--", "del-br", f"peer{count}-{n}")
     return [*found, *one_more, *await _many(switch)]
@@ -93,8 +97,8 @@ async def _one_more(switch: Switch, count: int) -> list[Figure]:
     switch.vsctl("del-br", "large")
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak) / 1e3
     return [
-        Figure(f"one more prefix beside {count:,}", sorted(elapsed)[10] * 1e3, "ms"),
-        Figure(f"read {count:,} flows back, with their digest", read_s, "s"),
+        Figure(f"one more prefix beside {count:,}", sorted(elapsed)[10] * 1e3, "ms", aim=5.0, better="lower"),
+        Figure(f"read {count:,} flows back, with their digest", read_s, "s", better="lower"),
         Figure(f"memory that a device of {count:,} prefixes adds at its peak", grown, "MB"),
     ]
 

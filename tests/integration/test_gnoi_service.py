@@ -112,6 +112,28 @@ async def test_a_transfer_whose_connection_breaks_is_repeated_and_the_device_boo
         assert (state.installs, state.running) == (1, IMAGE)
 
 
+async def test_a_device_that_takes_nothing_holds_up_the_reads_of_its_image(service: Service) -> None:
+    """What is read from the image store fits into the buffers of one connection, however large the image is."""
+    async with breakable(service.address) as wire:
+        steps = GnoiSteps(service, wire.address)
+        steps.calls = steps.calls._replace(call_s=EVENTUALLY_S)
+        steps.content = package(IMAGE, 64 * CHUNK)
+        steps.on_chunk = lambda: wire.hold() if steps.sent_bytes == CHUNK else None
+        running = asyncio.create_task(steps.do(OS_INSTALLING))
+        async with asyncio.timeout(EVENTUALLY_S):
+            while steps.sent_bytes <= CHUNK:
+                await asyncio.sleep(0.05)
+            before = 0
+            while before < steps.sent_bytes:
+                before = steps.sent_bytes
+                await asyncio.sleep(1.0)
+        assert not running.done() and steps.sent_bytes < len(steps.content) / 2
+        wire.release()
+        await running
+        assert (await service.state()).running == IMAGE
+        assert steps.sent_bytes == len(steps.content)
+
+
 async def test_an_activation_is_asked_once_although_every_connection_breaks_in_it(service: Service) -> None:
     """The log knows that the device may have been asked. The next process reads what became of it."""
     async with breakable(service.address) as wire:

@@ -1,4 +1,5 @@
-"""A wire between an installer and a service that a test cuts: all connections over it break, and new ones are made."""
+"""A wire between an installer and a service that a test cuts or holds: all connections over it break, and new ones are
+made; or nothing passes for a while."""
 
 from __future__ import annotations
 
@@ -16,6 +17,15 @@ class Wire:
         self.address = ""
         self._target = target
         self._writers: set[asyncio.StreamWriter] = set()
+        self._passes = asyncio.Event()
+        self._passes.set()
+
+    def hold(self) -> None:
+        """Let nothing pass until the release."""
+        self._passes.clear()
+
+    def release(self) -> None:
+        self._passes.set()
 
     def cut(self) -> None:
         """Break all connections at once."""
@@ -29,17 +39,18 @@ class Wire:
         self._writers |= {writer, far_writer}
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(_relay(reader, far_writer))
-                tasks.create_task(_relay(far_reader, writer))
+                tasks.create_task(_relay(reader, far_writer, self._passes))
+                tasks.create_task(_relay(far_reader, writer, self._passes))
         finally:
             self._writers -= {writer, far_writer}
             for each in (writer, far_writer):
                 each.transport.abort()
 
 
-async def _relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, passes: asyncio.Event) -> None:
     with suppress(OSError):
         while block := await reader.read(_BLOCK):
+            await passes.wait()
             writer.write(block)
             await writer.drain()
     writer.transport.abort()
