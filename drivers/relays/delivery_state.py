@@ -151,6 +151,13 @@ def after_refusal(state: DeliveryState, refusal: Refusal, now: float, jitter: fl
     return kept._replace(repair=repair, failures=failures, not_before=now + wait_s)
 
 
+def has_drifted(before: DeliveryState, after: DeliveryState) -> bool:
+    """Whether a device no longer has the rules of a version that it had: its digest has changed to a wrong one, and its
+    version has not. A wrong digest of a DPU that has just got another list, or sent a Hello, is no drift."""
+    is_same_version = (after.epoch, after.applied) == (before.epoch, before.applied)
+    return is_same_version and after.digest != before.digest and after.repair and not before.repair
+
+
 def _holds(state: DeliveryState, status: TableStatus) -> DeliveryState:
     return state._replace(
         epoch=status.epoch,

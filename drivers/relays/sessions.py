@@ -26,6 +26,7 @@ from drivers.wire.links import Link
 from drivers.wire.protocol import ProtocolError, TableStatus, numbers_of
 from drivers.wire.relay_messages import HeartbeatReply, Unserved, Welcome
 from projections.field_checks import quoted
+from projections.installs.rows import DRIFT
 from projections.rules.rule import Held
 
 BACKLOG_BYTES = 1024 * 1024
@@ -226,6 +227,9 @@ class Session:
             for name in self._numbering.names_of(move.dpus) if self._went_back(before, after) else ():
                 self.zone.pending.regressed[name] = after.applied
                 self.zone.ahead_of_log.pop(name, None)
+            if delivery_state.has_drifted(before, after):
+                drift = f"{DRIFT}: the device no longer has the rules of version {after.applied}"
+                self.zone.pending.refused |= dict.fromkeys(self._numbering.names_of(move.dpus), drift)
 
     def _went_back(self, before: DeliveryState, after: DeliveryState) -> bool:
         """Whether a DPU's table is older than before: an older version, or one of an earlier log generation."""

@@ -38,6 +38,9 @@ are known without the older versions."""
 MAX_EXCEPTIONS = 200
 """Maximum number of rollbacks and refusals stored per zone, the newest ones."""
 
+DRIFT = "DRIFT"
+"""The first word of the reason of a DPU whose device lost rules of its table. Other reasons are those of refusals."""
+
 UNKNOWN_MS = 1 << 62
 """Stands for an unknown time at which a level was reached. It is later than any known time, so a known time replaces it
 in a merge."""
@@ -49,8 +52,8 @@ _EXACT_BITS = 7
 
 
 class DpuException(msgspec.Struct, frozen=True, gc=False, array_like=True, order=True):
-    """A DPU that rolled back to `version`, or that refused its table (`version` -1) for `reason`, and the time of
-    the report."""
+    """A DPU that rolled back to `version`, or that refused or lost its table (`version` -1) for `reason`, and the time
+    of the report."""
 
     reported_ms: int
     dpu: str

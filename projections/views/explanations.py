@@ -23,6 +23,7 @@ from projections.fleet.state import ANY_ZONE, FleetState
 from projections.fleet.tables.zone_table import RuleTable, held_since, table
 from projections.fleet.views import hold_of
 from projections.installs.rows import LEVELS, UNKNOWN_MS, InstallsState
+from projections.installs.views import exception_text
 from projections.rules.policies import matches
 from projections.rules.rule import Held, Rule
 from projections.views.staging import stage_sentence
@@ -283,11 +284,7 @@ def _waits(about: ExplainQuery, installs: InstallsState, version: int) -> str:
     row = installs.zones.rows.get(about.dpu.zone)
     for exception in row.exceptions if row is not None else ():
         if exception.dpu == about.dpu_name:
-            what = (
-                f"refused its table: {exception.reason}"
-                if exception.version < 0
-                else f"went back to version {exception.version}"
-            )
+            what = exception_text(exception.version, exception.reason)
             return f"the DPU {what} (at {shown_time(exception.reported_ms)})"
     if about.is_past:
         return _unreported(version)

@@ -12,7 +12,7 @@ class InstallsReported(Event, frozen=True, gc=False):
     whose ordinals are in the roaring bitmap `ordinals[i]`. The version's earliest change was appended at
     `appended_ms[i]`; the last of these DPUs reported it at `reached_ms[i]` by the relay's clock. `regressed` names
     DPUs that now hold an older version than they had reported; `refused` maps DPUs to the reason why they refused their
-    last table.
+    last table, or lost it (DRIFT).
     """
 
     schema_id = 32

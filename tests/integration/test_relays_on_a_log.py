@@ -142,8 +142,8 @@ class TwoRelays:
     async def policy(self, name: str, action: str, sources: dict[str, str], zones: dict[str, str]) -> None:
         await self.do(FLEET, name, PolicySet(self.by(name), name, 50, action, "tcp", [22, 22], sources, zones))
 
-    async def stage(self, name: str, sources: dict[str, str], stages: list[str]) -> None:
-        event = PolicyStaged(self.by(name), name, False, 50, "drop", "tcp", [22, 22], sources, {}, stages, 0, "0")
+    async def stage(self, name: str, sources: dict[str, str], stages: list[str], bake_ms: int = 0) -> None:
+        event = PolicyStaged(self.by(name), name, False, 50, "drop", "tcp", [22, 22], sources, {}, stages, bake_ms, "0")
         await self.do(FLEET, name, event)
 
     async def request_stages(self, name: str, verb: str) -> None:
@@ -163,9 +163,18 @@ class TwoRelays:
 
     def device(self, zone: str, number: int) -> DeviceTable:
         """The table that a device really has, read from the device."""
-        fleet = self.simulator.devices
-        index = list(self.simulator.zones).index(zone)
-        return fleet.tables[int(fleet.records.actual[fleet.zones[index][number]])]
+        return self.simulator.devices.tables[self.actual(zone, number)]
+
+    def actual(self, zone: str, number: int) -> int:
+        """The number of the table that a device really has."""
+        return int(self.simulator.devices.records.actual[self._place(zone, number)])
+
+    def set_actual(self, zone: str, number: int, table: int) -> None:
+        """Have another program replace the rules of a device."""
+        self.simulator.devices.records.actual[self._place(zone, number)] = table
+
+    def _place(self, zone: str, number: int) -> int:
+        return self.simulator.devices.zones[list(self.simulator.zones).index(zone)][number]
 
     def all_hold(self) -> bool:
         """Whether every device has the table of the log, and the relays report so."""
@@ -288,6 +297,25 @@ async def test_a_staged_change_goes_from_stage_to_stage_and_back(tmp_path: Path)
         await until(made.settled)
         assert len(made.with_rule(22)) == 60
         assert sum(rules.snapshots for rules in made.rules.values()) == snapshots, "each step was a delta"
+
+
+async def test_a_device_that_loses_its_rules_holds_a_staged_change(tmp_path: Path) -> None:
+    async with plane(tmp_path / "log") as made:
+        await made.join("east", ["a"], [0x0A000001])
+        await made.join("north", ["gpu-1"], [0x0A000009], pool="gpu")
+        await until(made.settled)
+        before = made.actual("east", 0)
+        await made.do(FLEET, "fold", FoldVersionUpgraded(made.by("fold"), FleetFold2.version))
+        await made.stage("no-ssh", {"pool": "gpu"}, ["1", "100%"], bake_ms=600_000)
+        await until(lambda: made.with_rule(22) == {"east/0"} and made.all_hold())
+        made.set_actual("east", 0, before)
+        await until(lambda: bool(made.staged.held))
+        name = made.simulator.zones["east"].dpus[0]
+        assert [*made.staged.failed] == [f"east/{name}"]
+        assert "DRIFT: the device no longer has the rules of version" in made.staged.held
+        assert made.staged.stage == 1
+        await until(made.all_hold)
+        assert made.with_rule(22) == {"east/0"}, "the relay restores what the device lost"
 
 
 async def test_a_frozen_zone_keeps_its_tables_until_its_thaw(tmp_path: Path) -> None:

@@ -232,10 +232,12 @@ def test_the_heading_of_a_replica_omits_absent_fields() -> None:
 def test_a_zone_lists_the_dpus_that_refused_a_table_or_regressed() -> None:
     refused = pb.DpuException(dpu="d-2", version=-1, reason="full", report_time=Timestamp(seconds=1_700_000_000))
     gone_back = pb.DpuException(dpu="d-3", version=7, report_time=Timestamp(seconds=1_700_000_000))
-    shown = dict(fields_of(pb.Zone(zone="rack7", lagging=["d-1"], exceptions=[refused, gone_back])))
+    lost = pb.DpuException(dpu="d-4", version=-1, reason="DRIFT: gone", report_time=Timestamp(seconds=1_700_000_000))
+    shown = dict(fields_of(pb.Zone(zone="rack7", lagging=["d-1"], exceptions=[refused, gone_back, lost])))
     assert shown["lagging"] == "d-1"
     assert shown["exception d-2"] == "refused its table at 2023-11-14T22:13:20.000Z: full"
     assert shown["exception d-3"] == "went back to version 7 at 2023-11-14T22:13:20.000Z"
+    assert shown["exception d-4"] == "lost its table at 2023-11-14T22:13:20.000Z: DRIFT: gone"
 
 
 def test_policy_files_accept_documents_lists_and_several_forms_of_ports() -> None:

@@ -306,6 +306,7 @@ def test_reports_of_other_dpus_older_versions_or_another_epoch_do_not_count(flee
     ("exception", "reason"),
     [
         (DpuException(99, "d", -1, "no room"), "the DPU refused its table: no room (at 1970-01-01T00:00:00.099Z)"),
+        (DpuException(99, "d", -1, "DRIFT: x"), "the DPU lost its table: DRIFT: x (at 1970-01-01T00:00:00.099Z)"),
         (DpuException(99, "d", 0, ""), "the DPU went back to version 0 (at 1970-01-01T00:00:00.099Z)"),
         (DpuException(99, "d", 5, ""), "the DPU went back to version 5 (at 1970-01-01T00:00:00.099Z)"),
     ],

@@ -204,6 +204,35 @@ async def test_reports_name_dpus_that_returned_to_an_older_version() -> None:
         assert named == [{"e": 5}, {"d": 0}]
 
 
+async def test_reports_name_dpus_whose_devices_lost_rules() -> None:
+    tables = Tables(["d", "e"])
+    tables.put(5, {ALLOW: FIRST})
+    tables.put(6, {ALLOW: SECOND})
+    async with relay_cluster(tables) as made:
+        peer = AgentPeer(await made.dial("r0"))
+        good = TableStatus(0b11, 1, 6, 6, 6, tables.table.digest)
+        bad = TableStatus(0b10, 1, 6, 6, 0, bytes(16))
+        peer.say(Hello("z", ["d", "e"], ["b", "b"], [good]))
+        for status in (bad, bad, good._replace(dpus=0b10)):  # what is wrong twice is told once
+            peer.say(Heartbeat([good._replace(dpus=0b01), status]))
+            await asyncio.sleep(6)
+        assert (await peer.frame()).dpus == 0b10
+        named = [report.refused for report in tables.reports if report.refused]
+        assert named == [{"e": "DRIFT: the device no longer has the rules of version 6"}]
+
+
+async def test_a_dpu_that_returns_with_wrong_rules_gets_its_table_and_has_not_drifted() -> None:
+    tables = Tables(["d"])
+    tables.put(5, {ALLOW: FIRST})
+    async with relay_cluster(tables) as made:
+        peer = AgentPeer(await made.dial("r0"))
+        peer.say(Hello("z", ["d"], ["b"], [TableStatus(1, 1, 5, 5, 0, bytes(16))]))
+        assert (await peer.frame()).delta.from_version == 0
+        peer.say(Ack([TableStatus(1, 1, 5, 5, 5, tables.table.digest)], []))
+        await asyncio.sleep(6)
+        assert not [report.refused for report in tables.reports if report.refused]
+
+
 class RefusingTables(Tables):
     """Tables of a log that refuses the first report."""
 

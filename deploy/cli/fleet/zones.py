@@ -15,6 +15,7 @@ from deploy.cli.shared.param_types import INT32
 from deploy.cli.shared.results import exit_status, finish
 from projections.attempt_limits import FAILURE_KINDS
 from projections.field_checks import quoted
+from projections.installs.views import exception_text
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.times import to_ms
 
@@ -122,10 +123,8 @@ def _progress(install: pb.Install) -> str:
 
 def _exception(found: pb.DpuException) -> str:
     """The last exception of a DPU and its time; the DPU may have recovered since."""
-    said = out.time_text(found.report_time)
-    if found.version < 0:
-        return f"refused its table at {said}: {found.reason}"
-    return f"went back to version {found.version} at {said}"
+    what, colon, reason = exception_text(found.version, found.reason).partition(": ")
+    return f"{what} at {out.time_text(found.report_time)}{colon}{reason}"
 
 
 def _latencies(install: pb.Install, level: str) -> str:

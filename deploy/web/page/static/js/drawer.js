@@ -86,10 +86,13 @@ const lagging = (zone) => zone.lagging.length ? html`
     ${command(`dpuplane zones show ${quoted(zone.zone)} --output json`)}
   </section>` : nothing;
 
+const whatHappened = ({ version, reason }) => version < 0
+  ? `${reason.startsWith("DRIFT: ") ? "lost" : "refused"} its table: ${reason}` : `went back to version ${version}`;
+
 const exceptions = (zone) => zone.exceptions.length ? html`
   <section><h3>Out of the ordinary</h3><div class="scroll"><table class="stack">
     <thead><tr><th scope="col">DPU</th><th scope="col">what</th><th scope="col">said</th></tr></thead>
     <tbody>${zone.exceptions.map((found) => html`
-      <tr><td class="name" data-column="DPU">${found.dpu}</td><td class="wide" data-column="what">${found.version < 0 ? `refused its table: ${found.reason}` : `went back to version ${found.version}`}</td>
+      <tr><td class="name" data-column="DPU">${found.dpu}</td><td class="wide" data-column="what">${whatHappened(found)}</td>
         <td class="when soft" data-column="said">${time(timeMs(found.report_time))}</td></tr>`)}</tbody>
   </table></div></section>` : nothing;
