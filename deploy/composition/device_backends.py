@@ -34,10 +34,15 @@ class Bridge(NamedTuple):
         return self.run_folder / f"{self.name}.mgmt"
 
     @property
+    def database(self) -> Path:
+        """The socket of the switch's database."""
+        return self.run_folder / DATABASE_SOCKET
+
+    @property
     def network(self) -> NetworkBridge:
         """The bridge as the network of its DPU. The hooks of its chains come after those of the rules."""
         layout = ChainLayout(self.layout.chains, self.layout.hook_priority - 1)
-        return NetworkBridge(self.name, self.socket, self.run_folder / DATABASE_SOCKET, layout)
+        return NetworkBridge(self.name, self.socket, self.database, layout)
 
 
 class DeviceContext(NamedTuple):

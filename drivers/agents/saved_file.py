@@ -16,9 +16,9 @@ class HashMismatch(ValueError):
 
 def check_writable(path: Path) -> None:
     """Raise OSError if the folder of a file is not writable."""
-    beside = _beside(path)
-    beside.touch()
-    beside.unlink()
+    probe = path.with_suffix(f"{path.suffix}.probe")  # another agent of this DPU may be writing the file beside it
+    probe.touch()
+    probe.unlink(missing_ok=True)
 
 
 def load_bytes(path: Path) -> bytes:

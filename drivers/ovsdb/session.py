@@ -61,6 +61,7 @@ class DatabaseSession:
         self._to_text = codecs.getincrementaldecoder("utf-8")()
         self._from_json = json.JSONDecoder()
         self._updated = asyncio.Event()
+        self._locked = asyncio.Event()
 
     @classmethod
     async def open(cls, path: Path) -> DatabaseSession:
@@ -116,6 +117,18 @@ class DatabaseSession:
                 raise DatabaseRefused(f"the database refused a transaction: {each.get('details') or each['error']}")
         return results
 
+    async def lock(self, name: str) -> bool:
+        """Ask for a lock, of which a session has one at most, until it ends. Returns whether no other session has it;
+        `until_locked` waits for the end of the others. Raises DatabaseLost, DatabaseRefused."""
+        reply = await self._request("lock", [name])
+        if reply["locked"]:
+            self._locked.set()
+        return self._locked.is_set()
+
+    async def until_locked(self) -> None:
+        """Wait until this session has the lock that it asked for."""
+        await self._locked.wait()
+
     async def until(self, holds: Callable[[Rows], bool]) -> None:
         """Wait until the copy has what is asked for. Raises DatabaseLost."""
         while not holds(self.rows):
@@ -153,6 +166,10 @@ class DatabaseSession:
             self._send({"result": message.get("params"), "error": None, "id": number})
         elif method == "update":
             self._update(message["params"][1])
+        elif method == "locked":
+            self._locked.set()
+        elif method == "stolen":
+            raise DatabaseLost("another client of the database took the lock by force")
         elif (result := self._waiting.get(number)) is not None and not result.done():  # type: ignore[arg-type]
             if message.get("error") is None:
                 result.set_result(message.get("result"))

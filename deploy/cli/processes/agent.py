@@ -6,9 +6,9 @@ import asyncio
 import logging
 import random
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,6 +18,7 @@ from deploy.cli.shared.tls import certificates_of, tls_options
 from deploy.composition.device_backends import DEVICE_BACKENDS, NETWORK_BACKENDS, DeviceContext
 from drivers.agents.network_store import FileNetworkStore, MemoryNetworkStore, NetworkStore
 from drivers.agents.store import FileTableStore, MemoryTableStore, TableStore
+from drivers.backends.bridge_lock import BridgeLock
 from eventstore.errors import FatalError
 from projections import field_checks
 from projections.field_checks import PATH_QUOTED, quoted
@@ -138,18 +139,28 @@ async def _serve(
         for dpu, context in contexts.items():
             identity = AgentIdentity(zone, dpu, boot_id=f"{context.rng.getrandbits(64):016x}")
             device, store = DEVICE_BACKENDS[backend](context), _store(state, dpu, zone)
-            network = None
+            running, network = [device.run], None
             if (networks := NETWORK_BACKENDS.get(backend)) is not None:
                 network_device = networks(context)
                 network = AgentNetwork(network_device, _network_store(state, dpu, zone))
-                tasks.create_task(network_device.run())
+                running.append(network_device.run)
             serving = Agent(
                 identity, relays, dial=dialer.dial, device=device, store=store, rng=context.rng, network=network
             )
-            tasks.create_task(device.run())
-            tasks.create_task(serving.run())
+            tasks.create_task(_run_locked(context, [*running, serving.run]))
         sys.stdout.write(f"ready dpu={','.join(contexts)} zone={zone} relays={','.join(relays)}\n")
         sys.stdout.flush()
+
+
+async def _run_locked(context: DeviceContext, parts: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
+    """Run the parts of an agent, from when it has the lock of its bridge."""
+    async with asyncio.TaskGroup() as tasks:
+        if (bridge := context.bridge) is not None:
+            lock = BridgeLock(bridge.name, bridge.database, rng=context.rng)
+            tasks.create_task(lock.run())
+            await lock.acquired()
+        for run in parts:
+            tasks.create_task(run())
 
 
 def _store(state: Path | None, dpu: str, zone: str) -> TableStore:
