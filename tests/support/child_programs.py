@@ -5,6 +5,7 @@ test's process.
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -16,6 +17,9 @@ from deploy.kafka.broker_node import END_WITH_PARENT
 STOP_S = 10.0
 _TOLD = 2_000
 """Characters of a program's output that a failure repeats."""
+PORTS = range(10_000, 15_000)
+"""Ports of programs. Those of Kafka's brokers begin above (deploy/kafka/brokers.py)."""
+_reservations: list[socket.socket] = []
 
 
 class ChildEnded(Exception):
@@ -82,10 +86,33 @@ class ChildPrograms:
 
 
 def free_ports(host: str, count: int) -> list[int]:
-    """Ports that nobody listens on now."""
-    sockets = [socket.create_server((host, 0)) for _ in range(count)]
+    """Ports that nobody listens on, and that no other caller on this machine gets while this process runs.
+
+    They lie below the range of ephemeral ports: the system would otherwise give such a port to a client or to another
+    server before the program listens on it, or while the program is down between two starts.
+    """
+    found: list[int] = []
+    for port in random.SystemRandom().sample(PORTS, len(PORTS)):
+        if len(found) == count:
+            return found
+        if (holder := _reserved(port)) is None:
+            continue
+        try:
+            socket.create_server((host, port)).close()
+        except OSError:
+            holder.close()
+            continue
+        _reservations.append(holder)
+        found.append(port)
+    raise AssertionError(f"{host} has no {count} free ports from {PORTS.start} to {PORTS.stop - 1}")
+
+
+def _reserved(port: int) -> socket.socket | None:
+    """A reservation of a port for the life of this process; None if another process has it."""
+    holder = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
-        return [int(each.getsockname()[1]) for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+        holder.bind(f"\0dpuplane-test-port-{port}")
+    except OSError:
+        holder.close()
+        return None
+    return holder

@@ -1,8 +1,9 @@
 """Probes between two network namespaces: numbered datagrams from several source addresses, and what of them arrives.
 
 Run in a namespace. `python -m tests.support.probes send ADDRESS PORT SOURCE...` sends a datagram from each source in
-turn until its input ends, and then prints how many it has sent. `python -m tests.support.probes receive ADDRESS PORT`
-prints the sources and the numbers of the datagrams that arrived, as JSON, when its input ends.
+turn until its input ends, but LEAST from each, and then prints how many it has sent from each. `python -m
+tests.support.probes receive ADDRESS PORT` prints the sources and the numbers of the datagrams that arrived, as JSON,
+when its input ends.
 """
 
 from __future__ import annotations
@@ -15,11 +16,15 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence
 
-INTERVAL_S = 0.002
+LEAST = 21
+INTERVAL_S = 0.005
+"""Time between two datagrams. The buffers of the way hold those of a second in which the switch is not scheduled."""
+SO_RCVBUFFORCE = 33
+"""Set the size of a buffer beyond the limit of the system, which root may."""
 SO_NO_CHECK, UDP_NO_CHECK6_TX, UDP_NO_CHECK6_RX = 11, 101, 102
 """Leave out the checksum, which an interface fills in: a switch in user space passes packets on before that. For IPv6,
 the receiver has to accept that."""
-LAST_S = 0.5
+LAST_S = 1.5
 """What has not arrived this time after the end of the input does not arrive."""
 
 
@@ -42,7 +47,7 @@ def send(address: str, port: int, sources: Sequence[str]) -> None:
         sender = unchecked(source, 0)
         sockets.append(sender)
     count = 0
-    while not select.select([sys.stdin], [], [], 0)[0]:
+    while count < LEAST or not select.select([sys.stdin], [], [], 0)[0]:
         for sender in sockets:
             sender.sendto(b"%d" % count, (address, port))
             time.sleep(INTERVAL_S)
@@ -52,7 +57,7 @@ def send(address: str, port: int, sources: Sequence[str]) -> None:
 
 def receive(address: str, port: int) -> None:
     receiver = unchecked(address, port)
-    receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
+    receiver.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 1 << 24)
     print("ready", flush=True)
     found: defaultdict[str, list[int]] = defaultdict(list)
     ends_at = float("inf")

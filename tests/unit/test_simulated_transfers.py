@@ -8,6 +8,7 @@ import ssl
 from aiohttp import web
 
 from drivers.backends.simulated_transfers import ImageTransfers
+from tests.support.child_programs import free_ports
 from tests.support.eventually import until
 
 
@@ -17,10 +18,7 @@ async def test_a_transfer_connects_again_while_the_server_refuses_connections_or
     async def answer(request: web.Request) -> web.Response:
         return web.Response(status=statuses.pop(0))
 
-    closed = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
-    port = closed.sockets[0].getsockname()[1]
-    closed.close()
-    await closed.wait_closed()
+    (port,) = free_ports("127.0.0.1", 1)
     transfers = ImageTransfers(ssl.create_default_context)
     running = asyncio.create_task(transfers.run())
     received = transfers.begin(f"http://127.0.0.1:{port}/image")
