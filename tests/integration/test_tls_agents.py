@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import aiohttp
@@ -16,7 +16,7 @@ from drivers.wire.links import LinkClosed
 from drivers.wire.protocol import TableStatus
 from drivers.wire.relay_messages import Frame, GoAway, Welcome, decode
 from drivers.wire.websocket import Dialer
-from tests.support.certs import CertFiles, CertIssuer
+from tests.support.certs import HOUR, CertFiles, CertIssuer
 from tests.support.eventually import until
 from tests.support.guarded_links import GuardedRelay, agent_of, dialed, guarded_relay
 from tests.support.rule_source import ALLOW, Tables, packed
@@ -106,16 +106,20 @@ async def test_a_simulator_may_act_for_a_whole_zone(tmp_path: Path) -> None:
 
 
 async def test_a_link_ends_when_its_certificate_expires(tmp_path: Path) -> None:
-    async with guarded_relay(tmp_path, Tables(["d0"])) as served:
-        short = served.cert_issuer.issue("dpu-agent/d0", valid=timedelta(seconds=2))
+    expires_ms = 0
+
+    async with guarded_relay(tmp_path, Tables(["d0"]), clock=lambda: expires_ms - 500) as served:
+        short = _dpu(served, "d0")
+        expires_ms = short.expires_ms
         async with dialed(served.address, short) as link:
             link.send(hello("d0"))
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(90):
                 with pytest.raises(LinkClosed):
                     while True:
                         await link.receive()
+        expired = served.cert_issuer.issue("dpu-agent/d0", now=datetime.now(UTC) - 2 * HOUR)
         with pytest.raises(LinkClosed):
-            async with dialed(served.address, short) as link:
+            async with dialed(served.address, expired) as link:
                 await link.receive()
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import grpc
+from cryptography import x509
 
 from deploy.cli.operations.certs import LOOPBACK
 from deploy.tls.authority import Authority, Issued
@@ -27,6 +28,13 @@ class CertFiles(NamedTuple):
     @property
     def certificates(self) -> Certificates:
         return Certificates(*self)
+
+    @property
+    def expires_ms(self) -> int:
+        """When the certificate expires. A relay whose clock a test has stopped shortly before ends a link soon after it
+        opens, however long the machine takes to open it."""
+        certificate = x509.load_pem_x509_certificate(self.cert.read_bytes())
+        return int(certificate.not_valid_after_utc.timestamp() * 1_000)
 
     @property
     def channel(self) -> grpc.ChannelCredentials:
