@@ -14,7 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from projections.rules.rule import Held
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.times import to_timestamp
-from tests.support.served import Served, served
+from tests.support.served import SHORT, Served, served
 
 
 @pytest.fixture
@@ -185,13 +185,13 @@ async def test_a_leave_over_the_budget_is_held_until_two_approve(plane: Served) 
 
 
 async def test_a_leave_that_does_not_reach_fleet_is_unknown(tmp_path: Path) -> None:
-    async with served(tmp_path / "plane", forwards=False) as plane:
+    async with served(tmp_path / "plane", forwards=False, limits=SHORT) as plane:
         await plane.join("z1", node("n1", "10.0.0.1"))
-        answer = await plane.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=["n1"]), timeout=1.0)
+        answer = await plane.calls.LeaveNodes(pb.LeaveNodesRequest(zone="z1", names=["n1"]), timeout=60.0)
         assert answer.outcome == pb.OUTCOME_UNKNOWN
         assert "held is not known" in answer.reason
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await plane.queries.ListPolicies(pb.ListPoliciesRequest(min_position=await position(plane)), timeout=0.5)
+            await plane.queries.ListPolicies(pb.ListPoliciesRequest(min_position=await position(plane)), timeout=60.0)
         assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
         assert "fleet has not received zones/" in str(caught.value.details())
 

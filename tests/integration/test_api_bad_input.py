@@ -16,7 +16,7 @@ from commands.queries.service import QueriesService
 from commands.rpc.limits import Limits
 from projections.rules.rule import Held
 from schemas.api import dpuplane_pb2 as pb
-from tests.support.served import Served, served
+from tests.support.served import SHORT, Served, served
 
 QUERIES = pb.DESCRIPTOR.services_by_name["Queries"]
 
@@ -153,10 +153,11 @@ async def test_invalid_positions_and_pages_are_named(plane: Served, request_: pb
     assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def test_a_query_waits_for_a_position_ahead_of_the_log_until_its_deadline(plane: Served) -> None:
-    ahead = pb.ListNodesRequest(min_position=f"{plane.replica.log_id}:zones/0=1000000")
-    with pytest.raises(grpc.aio.AioRpcError, match="zones/0 was not folded up to 1000000") as caught:
-        await plane.queries.ListNodes(ahead, timeout=0.5)
+async def test_a_query_waits_for_a_position_ahead_of_the_log_until_its_deadline(tmp_path: Path) -> None:
+    async with served(tmp_path / "plane", limits=SHORT) as plane:
+        ahead = pb.ListNodesRequest(min_position=f"{plane.replica.log_id}:zones/0=1000000")
+        with pytest.raises(grpc.aio.AioRpcError, match="zones/0 was not folded up to 1000000") as caught:
+            await plane.queries.ListNodes(ahead, timeout=60.0)
     assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
 
 
@@ -271,18 +272,19 @@ async def test_a_principal_over_its_rate_does_not_affect_another(tmp_path: Path)
         assert plane.server.admission.refused == 2
 
 
-async def test_a_command_without_a_response_is_unknown_and_its_repeat_is_definite(plane: Served) -> None:
-    plane.log.stalled = True
-    command_id = plane.command_id()
-    unknown = await plane.calls.JoinNodes(join("n1", command_id=command_id), timeout=0.5)
-    assert (unknown.outcome, unknown.command_id) == (pb.OUTCOME_UNKNOWN, command_id)
-    assert unknown.reason
-    assert plane.server.command_handler.unknown == 1
-    summary = await plane.calls.JoinNodesStream(iter([join("n2"), join("n3")]), timeout=0.5)
-    assert (summary.unknown, summary.done) == (2, 0)
-    plane.log.stalled = False
-    again = await plane.calls.JoinNodes(join("n1", command_id=command_id))
-    assert again.outcome == pb.OUTCOME_DONE
+async def test_a_command_without_a_response_is_unknown_and_its_repeat_is_definite(tmp_path: Path) -> None:
+    async with served(tmp_path / "plane", limits=SHORT) as plane:
+        plane.log.stalled = True
+        command_id = plane.command_id()
+        unknown = await plane.calls.JoinNodes(join("n1", command_id=command_id), timeout=60.0)
+        assert (unknown.outcome, unknown.command_id) == (pb.OUTCOME_UNKNOWN, command_id)
+        assert unknown.reason
+        assert plane.server.command_handler.unknown == 1
+        summary = await plane.calls.JoinNodesStream(iter([join("n2"), join("n3")]), timeout=60.0)
+        assert (summary.unknown, summary.done) == (2, 0)
+        plane.log.stalled = False
+        again = await plane.calls.JoinNodes(join("n1", command_id=command_id))
+        assert again.outcome == pb.OUTCOME_DONE
 
 
 async def test_a_stop_cancels_a_hanging_call(tmp_path: Path) -> None:

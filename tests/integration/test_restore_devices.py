@@ -81,7 +81,7 @@ async def test_a_dpu_ahead_of_the_backup_is_reported_and_waits_for_a_thaw(tmp_pa
         assert (restored["installs"], restored["lagging"]) == ([], []), "installs of the old epoch must not be shown"
         before = (await plane.say("zones", "show", "z", "--as-of", then_ms)).json()
         assert before["installs"][0]["in_hardware"] == DPUS, "the past shows the former installs"
-        waited = await plane.say("wait", "zone", "z", "--for", "applied", "--timeout", "1")
+        waited = await plane.say("wait", "zone", "z", "--for", "applied", "--timeout", "5")
         assert (waited.status, "no DPU has reported" in waited.stderr) == (3, True)
 
         assert (await plane.say("thaw", "--all")).status == 0

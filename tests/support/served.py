@@ -33,6 +33,9 @@ from schemas.api import dpuplane_pb2 as pb
 from schemas.api.stubs import CommandsStub, QueriesStub
 
 PARTITIONS = 3
+SHORT = Limits(deadline_s_max=3.0)
+"""Limits under which a call that waits ends long before its caller gives up. With a short deadline of the caller, a
+tenth of it would be left for the answer, which is too little on a busy machine."""
 
 
 def now_ms() -> int:
