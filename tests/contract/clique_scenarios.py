@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeAlias
 
+from drivers.kubernetes.clique_targets import INTERVAL_S
 from eventstore.ids import envelope, uuid7
 from projections.cliques.files import FREE_SLOT_ADDRESS
 from schemas.events import SessionExpired, SessionOpened
@@ -49,18 +50,24 @@ async def wait_s(seconds: float) -> None:
 class AssignScenarios:
     """The plane alone writes rows. A subclass has the fixture `opened`."""
 
+    soon_s = 2.0
+    """Longest time of a change, on a machine that is not busy."""
+
     async def test_01_eighteen_claim_at_once_in_two_writes(self, opened: Opened) -> None:
         async with opened() as east:
             domain = await east.create_domain()
             east.start_edge()
+            now_s = asyncio.get_running_loop().time
+            began_s = now_s()
             await asyncio.gather(*(east.create_pod(f"n{number}", domain, address(number)) for number in range(18)))
 
             async def is_complete() -> bool:
                 return sorted((await east.indices(domain)).values()) == list(range(18))
 
             await east.until(is_complete)
+            intervals = int((now_s() - began_s) / INTERVAL_S)  # a busy server makes the pods one after the other
             await wait_s(1.0)
-            assert east.writer.writes[COMPUTE_DOMAIN_CLIQUE.plural] <= 2
+            assert east.writer.writes[COMPUTE_DOMAIN_CLIQUE.plural] <= 2 + intervals
             found = await east.clique(domain)
             assert found is not None
             assert found["metadata"]["name"] == f"{domain}.{CLIQUE}"
@@ -81,10 +88,13 @@ class AssignScenarios:
             east.start_edge()
             await fill(east, domain)
             await east.create_pod("n18", domain, address(18))
+
+            async def is_queued() -> bool:
+                return [*east.state(domain).cliques[f"{domain}/{CLIQUE}"].queue] == ["n18"]
+
+            await east.until(is_queued)
             await wait_s(1.0)
             assert await east.indices(domain) == ALL
-            waiter = next(iter(east.state(domain).cliques[f"{domain}/{CLIQUE}"].queue))
-            assert waiter == "n18"
             await east.delete_pod("n7")
             await east.until_indices(domain, {**{n: i for n, i in ALL.items() if n != "n7"}, "n18": 7})
 
@@ -227,6 +237,7 @@ class AssignScenarios:
             for _ in range(2):
                 for number in range(4):
                     east.run_daemon(f"n{number}", east.pods[f"n{number}"])
+                await east.until_daemons_know()
                 await wait_s(1.0)
                 assert not any(daemon.answers for daemon in east.daemons.values())
                 assert [east.daemons[f"n{number}"].indices for number in range(4)] == [[0], [1], [2], [3]]
@@ -263,7 +274,7 @@ class AssignScenarios:
             async def is_gone() -> bool:
                 return await east.indices(domain) == {"n0": 0, "n2": 2}
 
-            await east.until(is_gone, timeout_s=2.0)
+            await east.until(is_gone, timeout_s=self.soon_s)
 
     async def test_16_two_domains_of_one_clique_id_are_independent(self, opened: Opened) -> None:
         async with opened() as east:
@@ -389,7 +400,7 @@ class AssignScenarios:
                 await east.set_status(f"n{number}", is_ready=True)
             await east.until(lambda: status_is("Ready"))
             await east.set_status("n1", is_ready=False)
-            await east.until(lambda: status_is("NotReady"), timeout_s=2.0)
+            await east.until(lambda: status_is("NotReady"), timeout_s=self.soon_s)
 
     async def test_30_a_daemon_that_stops_answering_keeps_its_index(self, opened: Opened) -> None:
         async with opened() as east:
@@ -444,7 +455,11 @@ class AssignScenarios:
             east.start_edge()
             await fill(east, domain, 1)
             await east.delete_domain()
-            await wait_s(0.5)
+
+            async def is_seen() -> bool:
+                return east.edge._is_domain_gone(domain)
+
+            await east.until(is_seen)
             await east.create_pod("late", domain, address(5))
             await east.create_pod("a", other, address(6))
             await east.until_indices(other, {"a": 0})

@@ -32,6 +32,7 @@ class BesideScenarios:
             east.start_edge("beside")
             await self.start(east, domain, 18)
             assert sorted((await east.indices(domain)).values()) == list(range(18))
+            await east.until_daemons_know()
             assert all(len(daemon.indices) == 1 for daemon in east.daemons.values()), "24: none was moved"
             assert not east.edge.conflicts
 
@@ -41,6 +42,11 @@ class BesideScenarios:
             east.start_edge("beside")
             await self.start(east, domain, 18)
             late = await east.start_daemon("n18", domain, address(18))
+
+            async def finds_no_index() -> bool:
+                return late.failure == TEXT
+
+            await east.until(finds_no_index)
             await wait_s(2.0)
             assert late.failure == TEXT
             freed = (await east.indices(domain))["n7"]
@@ -94,9 +100,14 @@ class BesideScenarios:
             await self.start(east, domain, 2)
             free = len(await east.indices(domain))
             await east.write_rows(domain, row("early", free, address(7)))
+
+            async def is_unclaimed() -> bool:
+                return east.writer.cliques.unclaimed.get(f"{domain}.{CLIQUE}") == {"early"}
+
+            await east.until(is_unclaimed)
             await wait_s(1.0)
             assert (await east.indices(domain))["early"] == free
-            assert east.writer.cliques.unclaimed[f"{domain}.{CLIQUE}"] == {"early"}
+            assert await is_unclaimed()
             await east.create_pod("early", domain, address(7))
             await self.agreed(east, domain, 3)
             assert east.folded(domain)["early"] == free
@@ -135,6 +146,7 @@ class BesideScenarios:
                 east.start_edge("assign" if mode == "assign" else "beside")
                 await wait_s(1.0)
                 assert await east.indices(domain) == before == east.folded(domain)
+            await east.until_daemons_know()
             assert all(len(daemon.indices) == 1 for daemon in east.daemons.values())
 
     async def test_34_rows_that_no_log_has_are_taken_over(self, opened: Opened) -> None:

@@ -54,7 +54,7 @@ def opened(cluster: Cluster) -> Opened:
 
 
 class TestAssign(AssignScenarios):
-    pass
+    soon_s = 60.0
 
 
 class TestBeside(BesideScenarios):
@@ -166,7 +166,8 @@ async def test_13_daemons_that_may_not_write_find_the_rows_that_are_assigned(own
             rows = (await east.rows(domain)).values()
             return len(rows) == 18 and {found["status"] for found in rows} == {"Ready"}
 
-        await east.until(is_ready, timeout_s=60.0)
+        await east.until(is_ready, timeout_s=90.0)
+        await east.until_daemons_know()
         await asyncio.sleep(1.0)
         answers = [answer for daemon in east.daemons.values() for answer in daemon.answers]
         assert {status for _, status in answers} <= {403}

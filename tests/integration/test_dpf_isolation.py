@@ -6,6 +6,7 @@ The rights are those that the chart gives. `dpf_crds` installs DPF's own definit
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -22,6 +23,7 @@ from schemas.resources.dpf.dpu import DPU_KIND
 from schemas.resources.dpf.images import BFB_KIND
 from tests.integration.test_kubernetes_resources import (
     NAMESPACE,
+    PATIENCE_S,
     SECRETS,
     SOURCE,
     Site,
@@ -76,12 +78,19 @@ async def may(site: Site, user: str, verb: str, group: str, resource: str) -> bo
 
 
 async def apply_chart(site: Site) -> str:
-    """Apply the rights of the chart; returns the user of the edge."""
+    """Apply the rights of the chart; returns the user of the edge once the API server knows its rights."""
     objects = edge_objects(site.folder)
     await site.cluster.kubectl("apply", "--filename=-", stdin=yaml.safe_dump_all(objects))
     binding = next(each for each in objects if each["kind"].endswith("RoleBinding"))
     (subject,) = binding["subjects"]
-    return f"system:serviceaccount:{subject['namespace']}:{subject['name']}"
+    user = f"system:serviceaccount:{subject['namespace']}:{subject['name']}"
+    async with asyncio.timeout(PATIENCE_S):
+        while not (
+            await may(site, user, "get", "", "secrets")
+            and await may(site, user, "watch", DPU_KIND.group, DPU_KIND.plural)
+        ):
+            await asyncio.sleep(0.05)
+    return user
 
 
 async def test_hosts_can_read_and_change_nothing_about_dpus(site: Site) -> None:

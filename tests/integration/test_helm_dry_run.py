@@ -27,7 +27,7 @@ from tests.support.kubernetes.chart import (
 )
 from tests.support.kubernetes.cluster import ControlPlane
 from tests.support.kubernetes.fixtures import Cluster
-from tests.support.kubernetes.requests import create, create_namespace
+from tests.support.kubernetes.requests import ESTABLISHED_S, create, create_namespace
 
 ABSENT_KINDS = ("Certificate", "ServiceMonitor", "PrometheusRule")
 EDGE = f"system:serviceaccount:{NAMESPACE}:{RELEASE}-all"
@@ -84,13 +84,13 @@ async def test_the_rights_of_the_edge_are_in_force(cluster: Cluster, tmp_path: P
         ("patch", "dpuplane.io", "holds/status"),
         ("update", "resource.nvidia.com", "computedomains/status"),
     ):
-        assert await _may(cluster, *right), right
+        await _until_may(cluster, *right)
     for right in (("watch", "", "pods"), ("update", "resource.nvidia.com", "computedomaincliques")):
-        assert await _may(cluster, *right, namespace=DRIVER_NAMESPACE), right
+        await _until_may(cluster, *right, namespace=DRIVER_NAMESPACE)
     assert not await _may(cluster, "update", "resource.nvidia.com", "computedomaincliques")
     for namespace in CLUSTER_NAMESPACES:
         for verb in ("get", "list", "watch", "create", "patch", "delete"):
-            assert await _may(cluster, verb, "", "secrets", namespace=namespace), namespace
+            await _until_may(cluster, verb, "", "secrets", namespace=namespace)
         assert not await _may(cluster, "update", "", "secrets", namespace=namespace)
     for right in (
         ("create", "provisioning.dpu.nvidia.com", "bfbs"),
@@ -145,6 +145,16 @@ async def test_a_release_is_installed_upgraded_and_uninstalled(own_control_plane
         "validatingadmissionpolicy.admissionregistration.k8s.io/verdicts.holds.dpuplane.io",
         "mutatingadmissionpolicy.admissionregistration.k8s.io/authors.dpuplane.io",
     ]
+
+
+async def _until_may(cluster: Cluster, verb: str, group: str, resource: str, *, namespace: str = NAMESPACE) -> None:
+    """Wait until the edge has a right: the API server learns of new bindings by a watch."""
+    try:
+        async with asyncio.timeout(ESTABLISHED_S):
+            while not await _may(cluster, verb, group, resource, namespace=namespace):
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        raise AssertionError(f"no right to {verb} {resource} of {group!r} in {namespace}") from None
 
 
 async def _may(cluster: Cluster, verb: str, group: str, resource: str, namespace: str = NAMESPACE) -> bool:

@@ -18,12 +18,13 @@ from schemas.resources.hold_admission import NAME, hold_binding, hold_policy
 from tests.support.kubernetes.api_server import ADMIN, CommandFailed
 from tests.support.kubernetes.cluster import ControlPlane
 from tests.support.kubernetes.fixtures import Cluster
-from tests.support.kubernetes.requests import create, get, install
+from tests.support.kubernetes.requests import create, get, install, until_allowed
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1/"
 RBAC = "/apis/rbac.authorization.k8s.io/v1/"
+RULES = [{"apiGroups": [HOLD.group], "resources": [HOLD.plural], "verbs": ["get", "list", "watch", "update", "patch"]}]
 HASH = "ab12"
-ENFORCED_S = 30.0
+ENFORCED_S = 120.0
 
 
 @pytest.fixture
@@ -34,6 +35,7 @@ async def hold(cluster: Cluster) -> AsyncIterator[str]:
     for path in ("validatingadmissionpolicybindings", "validatingadmissionpolicies"):
         found = await get(cluster.api, f"{ADMISSION}{path}/{NAME}")
         await cluster.api.delete(f"{ADMISSION}{path}/{NAME}", uid=found["metadata"]["uid"])
+    await _until_enforced(cluster, wanted=False)  # the policy of the next test must not be taken for this one
 
 
 async def test_users_who_authenticate_approve_under_their_own_names(own_control_plane: ControlPlane) -> None:
@@ -154,8 +156,7 @@ async def _prepare(cluster: Cluster) -> None:
     ):
         await create(cluster.api, ADMISSION + path, item)
     name = f"{cluster.prefix}-approver"
-    rule = {"apiGroups": [HOLD.group], "resources": [HOLD.plural], "verbs": ["get", "list", "watch", "update", "patch"]}
-    await create(cluster.api, RBAC + "clusterroles", {"metadata": {"name": name}, "rules": [rule]})
+    await create(cluster.api, RBAC + "clusterroles", {"metadata": {"name": name}, "rules": RULES})
     await _bind(cluster, name, *({"kind": "User", "name": user} for user in ("ann", "bob")))
     await _until_enforced(cluster)
     await cluster.api.create(HOLD.path(), _hold(cluster.prefix))
@@ -176,10 +177,14 @@ async def _bind(cluster: Cluster, role: str, *subjects: dict[str, str]) -> None:
         "subjects": list(subjects),
     }
     await create(cluster.api, RBAC + "clusterrolebindings", body)
+    for each in subjects:
+        is_account = each["kind"] == "ServiceAccount"
+        name = f"system:serviceaccount:{each['namespace']}:{each['name']}" if is_account else each["name"]
+        await until_allowed(cluster.api, RULES, name)
 
 
-async def _until_enforced(cluster: Cluster) -> None:
-    """Wait until the API server has compiled the policy: it then refuses a new hold with a verdict."""
+async def _until_enforced(cluster: Cluster, *, wanted: bool = True) -> None:
+    """Wait until the API server enforces the policy, or no longer does: it then refuses a new hold with a verdict."""
     forged = {**_hold(f"{cluster.prefix}-probe"), "spec": {"verdicts": [_verdict("nobody")]}}
     async with asyncio.timeout(ENFORCED_S):
         while True:
@@ -187,8 +192,12 @@ async def _until_enforced(cluster: Cluster) -> None:
                 found = await create(cluster.api, HOLD.path(), forged)
             except ApiError as error:
                 assert error.status == 403, error
+                is_enforced = True
+            else:
+                await cluster.api.delete(HOLD.path(name=forged["metadata"]["name"]), uid=found["metadata"]["uid"])
+                is_enforced = False
+            if is_enforced == wanted:
                 return
-            await cluster.api.delete(HOLD.path(name=forged["metadata"]["name"]), uid=found["metadata"]["uid"])
             await asyncio.sleep(0.1)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from drivers.kubernetes.hosts import node_maintenances
+from drivers.provisioning import maintenance, reboots
 from drivers.provisioning.reboots import REQUESTED_IN
 from projections.resources import kinds
 from projections.resources.devices import FEATURE_PREFIX
@@ -27,7 +28,7 @@ from tests.support.kubernetes.requests import create, get, install
 from tests.support.memory_plane import running
 
 EAST = "east"
-STEPS_S = 30.0
+STEPS_S = 90.0
 OPERATOR_DEFINITION = {
     "apiVersion": "apiextensions.k8s.io/v1",
     "kind": "CustomResourceDefinition",
@@ -151,7 +152,7 @@ class KubernetesHosts(HostsPlane):
             resource_versions=[int(metadata["resourceVersion"])],
         )
         replica = self.replicas[min(self.replicas)]
-        answer = await replica.submit(self.resources_partition, self.source.encode(), event, timeout_s=5.0)
+        answer = await replica.submit(self.resources_partition, self.source.encode(), event, timeout_s=30.0)
         assert answer.outcome.code in ("done", "unchanged"), answer
 
     async def node(self, name: str) -> Mapping[str, Any]:
@@ -229,7 +230,11 @@ async def test_two_dpus_share_a_drain_that_keeps_a_budget_and_a_reboot(cluster: 
 
 
 @pytest.mark.started_cluster
-async def test_a_hold_is_released_and_a_deleted_maintenance_waits_for_its_end(cluster: Cluster) -> None:
+async def test_a_hold_is_released_and_a_deleted_maintenance_waits_for_its_end(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The release is seen by a watch: the step would look again only after an hour."""
+    monkeypatch.setattr(maintenance, "RECHECK_S", 3_600.0)
     async with hosts(cluster) as made:
         host = f"{cluster.prefix}-h1"
         (name,) = await made.add_host(host, "d1", effect={"hold": True}, reboot={"none": {}})
@@ -238,8 +243,7 @@ async def test_a_hold_is_released_and_a_deleted_maintenance_waits_for_its_end(cl
         assert made.dpu(name).phase == NODE_EFFECT
         await made.kubectl("delete", "dpunodemaintenance", f"{host}-hold", "--wait=false")
         await made.kubectl("annotate", "dpunodemaintenance", f"{host}-hold", f"{WAIT_FOR_NODE_EFFECT}-")
-        took_s = await made.until(lambda: made.dpu(name).phase != NODE_EFFECT)
-        assert took_s < 3, "the release is seen by a watch"
+        await made.until(lambda: made.dpu(name).phase != NODE_EFFECT, timeout_s=STEPS_S)
         await made.until_phase(READY, name)
         assert not await made.names(made.maintenances)
 
@@ -297,8 +301,12 @@ async def test_no_host_stays_cordoned_without_a_step_that_ends_its_maintenance(c
 
 
 @pytest.mark.started_cluster
-async def test_another_boot_of_a_host_of_release_24_10_proves_its_reboot(cluster: Cluster) -> None:
-    """A host without a DPUNode: nobody has to remove the annotation of its Node."""
+async def test_another_boot_of_a_host_of_release_24_10_proves_its_reboot(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host without a DPUNode: nobody has to remove the annotation of its Node. The boot is seen by a watch: the step
+    would look again only after an hour."""
+    monkeypatch.setattr(reboots, "RECHECK_S", 3_600.0)
     async with hosts(cluster) as made:
         host, pci = f"{cluster.prefix}-h1", "0000-03-00"
         await create(made.api, "/api/v1/nodes", {"metadata": {"name": host}})
@@ -317,7 +325,7 @@ async def test_another_boot_of_a_host_of_release_24_10_proves_its_reboot(cluster
             assert EXTERNAL_REBOOT_REQUIRED in annotations and annotations[REQUESTED_IN] == f"boot-{number - 1}"
             assert made.dpu(name).phase == REBOOTING
             await made.boot(host, f"boot-{number}")
-            assert await made.until(lambda: made.dpu(name).phase != REBOOTING) < 5, "the boot is seen by a watch"
+            await made.until(lambda: made.dpu(name).phase != REBOOTING, timeout_s=STEPS_S)
             assert EXTERNAL_REBOOT_REQUIRED not in (await made.node(host))["metadata"]["annotations"]
             await made.until_phase(READY, name)
 

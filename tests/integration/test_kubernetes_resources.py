@@ -40,7 +40,7 @@ from tests.support.served import now_ms
 
 SOURCE = "east"
 NAMESPACE = "dpf-operator-system"
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0
 
 
 class Site:
@@ -118,12 +118,19 @@ class Watching:
                 await asyncio.sleep(0.05)
 
     async def quiet(self) -> None:
-        """Wait until nothing is stated for three seconds: the plane also writes to objects, which changes them."""
+        """Wait until nothing is left to write or to state for three seconds: the plane also writes to objects, which
+        changes them."""
         before = -1
         async with asyncio.timeout(PATIENCE_S):
-            while before != self.stated:
+            while before != self.stated or self.unwritten:
                 before = self.stated
                 await asyncio.sleep(3.0)
+                await self.settled()
+
+    @property
+    def unwritten(self) -> int:
+        """Number of objects that the plane has yet to write or to compare."""
+        return sum(cluster.writer.pending for cluster in self.edges.driver.clusters.values())
 
     async def settled(self) -> None:
         """Wait until every kind is listed and compared."""

@@ -28,7 +28,7 @@ from tests.support.kubernetes.cluster import ControlPlane
 from tests.support.kubernetes.faulting_proxy import WRITES, faulting
 from tests.support.kubernetes.fixtures import Cluster
 from tests.support.kubernetes.people import RBAC, People, person_and_plane
-from tests.support.kubernetes.requests import DEFINITIONS, get, install
+from tests.support.kubernetes.requests import DEFINITIONS, get, install, until_denied
 from tests.support.planes import serving
 
 
@@ -55,7 +55,8 @@ async def test_a_process_killed_around_a_status_write_writes_it_once(
         serve = ("--data", str(tmp_path / "plane"), *flags)
         async with serving(*serve) as process:
             await until(lambda: proxy.injected["slow answer"] + proxy.injected["slow request"])
-            await asyncio.sleep(1.0)
+            await until(lambda: writes(proxy.committed, "rack-1")["PATCH"] == is_handled)
+            await asyncio.sleep(1.0)  # a write that must not reach the server would have reached it
             process.kill()
             await process.ended()
         assert writes(proxy.committed, "rack-1")["PATCH"] == is_handled
@@ -87,7 +88,7 @@ async def test_a_definition_that_is_deleted_and_made_again_stops_nothing(
         assert sum(seen.method in WRITES for seen in found.proxy.requests[before:]) <= 2 * ATTEMPTS
         await install(found.api, definition(DPU_RACK))
         await found.until_shown({"z1": 1, "z2": 1})
-        assert watch.is_current
+        await until(lambda: watch.is_current)
 
 
 @pytest.mark.slow
@@ -143,6 +144,8 @@ async def test_rights_that_are_taken_away_delay_statuses_and_lose_none(tmp_path:
             path = f"{RBAC}clusterrolebindings/{PLANE}"
             binding = await get(people.api, path)
             await people.api.delete(path, uid=binding["metadata"]["uid"])
+            watched = {"apiGroups": [RULE_POLICY.group], "resources": [RULE_POLICY.plural], "verbs": ["watch"]}
+            await until_denied(people.api, [watched], PLANE)
             proxy.cut_watches()
             await until(lambda: any(seen.status == 403 for seen in proxy.requests))
             await people.apply("ann", RULE_POLICY, "q", {"action": "drop", "sources": {"tier": "b"}})

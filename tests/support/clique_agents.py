@@ -50,6 +50,11 @@ class Running(NamedTuple):
             return {}
         return found
 
+    @property
+    def signals_sent(self) -> int:
+        """The signals that the agent has sent to daemons. A busy machine delivers them later, or several as one."""
+        return self.agent._daemon.signals
+
 
 @asynccontextmanager
 async def agent(

@@ -15,7 +15,7 @@ import yaml
 
 from tests.support.kubernetes.build import program
 
-READY_S = 60.0
+READY_S = 150.0
 HOST = "127.0.0.1"
 ADMIN = "admin"
 """The user with all rights."""

@@ -7,7 +7,7 @@ pods and sets their status.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ from projections.kubernetes.daemon_pods import DaemonPods
 from projections.kubernetes.object_cache import ObjectCache
 from projections.kubernetes.object_events import ObjectEvent
 from schemas.events import Event
-from schemas.kubernetes.api import NOT_FOUND, ApiError, KubernetesApi
+from schemas.kubernetes.api import CONFLICT, NOT_FOUND, ApiError, KubernetesApi
 from schemas.kubernetes.compute_domains import CliqueObject, DomainObject
 from schemas.kubernetes.objects import Metadata, Pod
 from schemas.resources.compute_domain import CLIQUE_LABEL, COMPUTE_DOMAIN, COMPUTE_DOMAIN_CLIQUE, DOMAIN_LABEL
@@ -134,7 +134,7 @@ class CliqueCluster:
 
     async def submit(self, domain: str, event: Event) -> Answer:
         partition = self.replica.partition_for(CLIQUES, domain)
-        return await self.replica.submit(partition, domain.encode(), event, timeout_s=10.0)
+        return await self.replica.submit(partition, domain.encode(), event, timeout_s=30.0)
 
     # -- the cluster
 
@@ -226,7 +226,13 @@ class CliqueCluster:
         return {node: row["index"] for node, row in (await self.rows(domain, clique)).items()}
 
     async def write_rows(self, domain: str, *rows: dict[str, Any], clique: str = CLIQUE) -> None:
-        """Write rows as somebody else, beside those that are there; a row of a node replaces the former."""
+        """Write rows as somebody else, beside those that are there; a row of a node replaces the former. A write that
+        another one has overtaken is repeated."""
+        while not await self._are_written(domain, rows, clique):
+            pass
+
+    async def _are_written(self, domain: str, rows: Iterable[dict[str, Any]], clique: str) -> bool:
+        """Write rows once. Returns whether nobody else wrote meanwhile."""
         found = await self.clique(domain, clique)
         if found is None:
             metadata = {"name": f"{domain}.{clique}", "namespace": self.namespace}
@@ -234,10 +240,16 @@ class CliqueCluster:
             await self.api.create(
                 COMPUTE_DOMAIN_CLIQUE.path(self.namespace), {**body, "metadata": metadata, "daemons": list(rows)}
             )
-            return
+            return True
         merged = {row["nodeName"]: row for row in [*(found.get("daemons") or []), *rows]}
         path = COMPUTE_DOMAIN_CLIQUE.path(self.namespace, f"{domain}.{clique}")
-        await self.api.replace(path, {**found, "daemons": list(merged.values())})
+        try:
+            await self.api.replace(path, {**found, "daemons": list(merged.values())})
+        except ApiError as error:
+            if error.status != CONFLICT:
+                raise
+            return False
+        return True
 
     # -- upstream's daemons
 
@@ -264,14 +276,22 @@ class CliqueCluster:
 
     # -- waits
 
-    async def until(self, holds: Callable[[], Awaitable[bool]], *, timeout_s: float = 30.0) -> None:
+    async def until(self, holds: Callable[[], Awaitable[bool]], *, timeout_s: float = 90.0) -> None:
         """Wait until a condition holds."""
         async with asyncio.timeout(timeout_s):
             while not await holds():
                 await asyncio.sleep(0.05)
 
+    async def until_daemons_know(self) -> None:
+        """Wait until each daemon has seen its row: the object has it before their watches show it."""
+
+        async def holds() -> bool:
+            return all(daemon.indices for daemon in self.daemons.values())
+
+        await self.until(holds)
+
     async def until_indices(
-        self, domain: str, wanted: dict[str, int], clique: str = CLIQUE, *, timeout_s: float = 30.0
+        self, domain: str, wanted: dict[str, int], clique: str = CLIQUE, *, timeout_s: float = 90.0
     ) -> None:
         """Wait until the object and the fold have exactly these indices."""
 

@@ -21,11 +21,11 @@ from schemas.resources.kinds import Kind
 from schemas.resources.rule_policy import RULE_POLICY
 from tests.support.kubernetes.api_server import ADMIN, CommandFailed
 from tests.support.kubernetes.cluster import ControlPlane
-from tests.support.kubernetes.requests import create, get, install
+from tests.support.kubernetes.requests import create, get, install, until_allowed
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1/"
 RBAC = "/apis/rbac.authorization.k8s.io/v1/"
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 RULES = (
     {"apiGroups": [HOLD.group], "resources": [DPU_RACK.plural, RULE_POLICY.plural], "verbs": ["*"]},
     {"apiGroups": [HOLD.group], "resources": [HOLD.plural], "verbs": ["get", "list", "watch", "update", "patch"]},
@@ -56,12 +56,14 @@ class People:
             await self.admit(has_stamping=has_stamping)
 
     async def grant(self, role_name: str, rules: Iterable[Any], *users: str) -> None:
-        """Give these rights to users."""
+        """Give these rights to users. Returns when the API server knows it."""
         name = {"metadata": {"name": role_name}}
         role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", **name["metadata"]}
-        await create(self.api, RBAC + "clusterroles", {**name, "rules": list(rules)})
+        rules = list(rules)
+        await create(self.api, RBAC + "clusterroles", {**name, "rules": rules})
         subjects = [{"kind": "User", "name": user} for user in users]
         await create(self.api, RBAC + "clusterrolebindings", {**name, "roleRef": role, "subjects": subjects})
+        await until_allowed(self.api, rules, *users)
 
     async def admit(self, *, has_stamping: bool = True) -> None:
         items = [hold_policy(), hold_binding(), author_policy(), author_binding()]

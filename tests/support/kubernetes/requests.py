@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from schemas.kubernetes.api import NOT_FOUND, TOO_MANY_REQUESTS, ApiError, KubernetesApi
 
+ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 ALREADY_EXISTS = "AlreadyExists"
-ESTABLISHED_S = 30.0
+ESTABLISHED_S = 120.0
 
 
 async def get(api: KubernetesApi, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -41,6 +42,32 @@ async def create(api: KubernetesApi, path: str, body: Any) -> dict[str, Any]:
 async def create_namespace(api: KubernetesApi, name: str) -> None:
     """Create a namespace; an existing one is left unchanged."""
     await _create_new(api, "/api/v1/namespaces", {"metadata": {"name": name}})
+
+
+async def until_allowed(api: KubernetesApi, rules: Iterable[Mapping[str, Any]], *users: str) -> None:
+    """Wait until the API server knows that users have the rights of these rules: it learns of a new binding by a watch,
+    and refuses requests until then."""
+    await _until_rights_are(True, api, rules, users)
+
+
+async def until_denied(api: KubernetesApi, rules: Iterable[Mapping[str, Any]], *users: str) -> None:
+    """Wait until the API server knows that users no longer have the rights of these rules."""
+    await _until_rights_are(False, api, rules, users)
+
+
+async def _until_rights_are(
+    wanted: bool, api: KubernetesApi, rules: Iterable[Mapping[str, Any]], users: Iterable[str]
+) -> None:
+    rule = next(each for each in rules if each.get("resources") and not each.get("resourceNames"))
+    resource, _, subresource = str(rule["resources"][0]).partition("/")
+    verb = rule["verbs"][0].replace("*", "get")
+    attributes = {"group": rule["apiGroups"][0], "resource": resource, "subresource": subresource, "verb": verb}
+    about = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview"}
+    async with asyncio.timeout(ESTABLISHED_S):
+        for user in users:
+            body = {**about, "spec": {"user": user, "resourceAttributes": attributes}}
+            while (await create(api, ACCESS_REVIEWS, body))["status"]["allowed"] != wanted:
+                await asyncio.sleep(0.05)
 
 
 async def install(api: KubernetesApi, *definitions: Mapping[str, Any]) -> None:

@@ -35,7 +35,7 @@ from tests.support.memory_log import MemoryLog
 from tests.support.memory_plane import Plane
 
 SOURCE = "east"
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 
 
 class CountedApi:
@@ -234,7 +234,7 @@ class ResourceClusters:
         await self._submit(RolloutRequested(self.plane.command(SOURCE), SOURCE, DPU_SET, self.namespace, name, verb, 0))
 
     async def _submit(self, event: Any) -> None:
-        answer = await self._replica.submit(self.partition, SOURCE.encode(), event, timeout_s=10.0)
+        answer = await self._replica.submit(self.partition, SOURCE.encode(), event, timeout_s=30.0)
         assert answer.outcome.code in ("done", "unchanged"), answer.outcome
 
     # -- objects

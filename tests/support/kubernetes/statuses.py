@@ -72,7 +72,7 @@ class Statuses:
     async def policy(self, name: str, action: str = "drop") -> Any:
         envelope = self.plane.command(name, "ann")
         event = PolicySet(envelope, name, 1, action, "any", [], {}, {})
-        answer = await next(iter(self.plane.replicas.values())).submit(FLEET_0, b"", event, timeout_s=5.0)
+        answer = await next(iter(self.plane.replicas.values())).submit(FLEET_0, b"", event, timeout_s=30.0)
         return answer.outcome
 
     async def hold(self) -> int:
@@ -89,7 +89,7 @@ class Statuses:
         for user in ("bob", "cid"):
             row = self.plane.fleet().holds.rows[str(number)]
             event = HoldApproved(self.plane.command(str(number), user), number, row.hash)
-            await next(iter(self.plane.replicas.values())).submit(FLEET_0, b"", event, timeout_s=5.0)
+            await next(iter(self.plane.replicas.values())).submit(FLEET_0, b"", event, timeout_s=30.0)
 
 
 def _is_current(watch: ListWatch[Any]) -> bool:
