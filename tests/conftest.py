@@ -3,9 +3,10 @@
 import os
 import signal
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-settings.register_profile("untimed", deadline=None)  # how long an example takes says more of the machine than of it
+# How long an example takes, and how long it takes to draw one, says more of the machine than of it.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 # A shell has what it runs in the background ignore Ctrl-C, and so would every child that a test interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)

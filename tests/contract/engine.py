@@ -21,7 +21,7 @@ class LogUnderTest(ABC):
     """One log of `partition_count` partitions, empty at first. `aclose` closes everything that it opened."""
 
     partition_count = 4
-    patience_s = 10.0
+    patience_s = 60.0
     """Time limit for everything that must happen, also on a loaded machine."""
 
     @abstractmethod

@@ -14,7 +14,7 @@ from projections.kubernetes.node_claims import NodeClaim
 from projections.kubernetes.ready_taint import TAINT as READY_TAINT
 from projections.resources.host_effects import Effect
 
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0
 TAINT = {"key": "example.org/work", "value": "dpu", "effect": "NoSchedule"}
 
 

@@ -13,7 +13,7 @@ from drivers.wire.links import Link, LinkClosed
 
 MESSAGES = [b"message %d" % number for number in range(300)]
 Scenario = Callable[[Link, Link], Awaitable[None]]
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
 
 
 class LinkContract(ABC):

@@ -53,7 +53,7 @@ def digest_of(document: Document) -> bytes:
 
 
 async def read_until(device: NetworkDevice, holds: Callable[[Programmed], bool]) -> Programmed:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not holds(found := await device.read_back()):
             await asyncio.sleep(0.02)
     return found

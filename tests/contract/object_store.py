@@ -11,7 +11,7 @@ from drivers.hosts.objects import ObjectStore, StoredObject
 from projections.resources.kinds import DPU_NODE_MAINTENANCE
 from projections.resources.state import ObjectId
 
-SEEN_S = 10.0
+SEEN_S = 60.0
 
 
 class StoreUnderTest(ABC):

@@ -38,7 +38,7 @@ async def over_a_socket(plane: Served, service: str, method: str, request: bytes
     path = f"/{pb.DESCRIPTOR.package}.{service}/{method}"
     unary = plane.channel.unary_unary(path, request_serializer=None, response_deserializer=None)
     try:
-        answer: bytes = await unary(request, timeout=10.0, metadata=((PRINCIPAL_KEY, principal),))
+        answer: bytes = await unary(request, timeout=60.0, metadata=((PRINCIPAL_KEY, principal),))
     except grpc.aio.AioRpcError as error:
         return f"{error.code().name}: {error.details()}"
     return answer

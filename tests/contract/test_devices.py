@@ -78,7 +78,7 @@ class TestSimulatedNetwork(NetworkDeviceContract):
         async def run() -> None:
             await scenario(SimulatedNetwork(NetworkFaults(ports_s=0.1), rng=random.Random(1)))
 
-        asyncio.run(run())
+        run_virtual(run())
 
     def add_port_of_web(self, device: NetworkDevice) -> None:
         """It appears by itself, as its pod starts."""
@@ -114,7 +114,7 @@ class TestOpenVSwitchNetwork(NetworkDeviceContract):
         self._switch.kill("ovs-vswitchd")
         self._switch.start_daemon("ovs-vswitchd")
         assert isinstance(device, OpenVSwitchNetwork)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while device.counts.connections < 2:
                 await asyncio.sleep(0.02)
         return True

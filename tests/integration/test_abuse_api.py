@@ -65,7 +65,7 @@ def resident_kib() -> int:
 
 
 async def still_serves(plane: Guarded) -> None:
-    await plane.caller("viewer/vic").queries.ListZones(pb.ListZonesRequest(), timeout=10)
+    await plane.caller("viewer/vic").queries.ListZones(pb.ListZonesRequest(), timeout=60)
 
 
 # --- S6: size, depth, count, and malformed messages ----------------------------------------------------------------
@@ -85,9 +85,9 @@ async def test_malformed_messages_are_refused_at_little_cost(plane: Guarded, cas
     content, code = JUNK[case]
     attacker = plane.caller("operator/eve")
     stated = await plane.plane.stated()
-    await refused(raw(attacker, "Commands/JoinNodes")(b"\xff", timeout=10))
+    await refused(raw(attacker, "Commands/JoinNodes")(b"\xff", timeout=60))
     before = resident_kib()
-    assert (await refused(raw(attacker, "Commands/JoinNodes")(content, timeout=20)))[0] == code
+    assert (await refused(raw(attacker, "Commands/JoinNodes")(content, timeout=60)))[0] == code
     assert resident_kib() - before < 64 * 1024
     assert await plane.plane.stated() == stated
     await still_serves(plane)
@@ -96,7 +96,7 @@ async def test_malformed_messages_are_refused_at_little_cost(plane: Guarded, cas
 async def test_unknown_fields_up_to_the_size_change_nothing(plane: Guarded) -> None:
     request = pb.FreezeWritesRequest(zone="z1").SerializeToString() + field(100, bytes(MIB // 2))
     answer = pb.CommandResult.FromString(
-        await raw(plane.caller("operator/ann"), "Commands/FreezeWrites")(request, timeout=10)
+        await raw(plane.caller("operator/ann"), "Commands/FreezeWrites")(request, timeout=60)
     )
     assert answer.outcome == pb.OUTCOME_DONE
 
@@ -148,7 +148,7 @@ async def test_a_compressed_message_is_not_decompressed(plane: Guarded) -> None:
     caller = plane.caller("operator/eve")
     before = resident_kib()
     call = raw(caller, "Commands/FreezeWrites")
-    code, details = await refused(call(bomb, compression=grpc.Compression.Gzip, timeout=30))
+    code, details = await refused(call(bomb, compression=grpc.Compression.Gzip, timeout=60))
     assert (code, "ompress" in details) == (Code.UNIMPLEMENTED, True)
     assert resident_kib() - before < 300 * 1024, "memory beyond that of the client that compresses the message"
     await still_serves(plane)

@@ -70,7 +70,7 @@ async def listening(limits: ConnectionLimits, security: Security | None = None) 
 
 
 def dialed(server: Server, source: str = "127.0.0.1") -> socket.socket:
-    return socket.create_connection(server.address, timeout=10, source_address=(source, 0))
+    return socket.create_connection(server.address, timeout=60, source_address=(source, 0))
 
 
 async def is_closed(connection: socket.socket) -> bool:
@@ -195,7 +195,7 @@ async def test_the_api_accepts_a_limited_number_of_connections(tmp_path: Path) -
         host, port = plane.address.rsplit(":", 1)
         joined = await plane.join("z", pb.NodeSpec(name="n0"))  # the channel of the test uses one connection
         assert joined.outcome == pb.OUTCOME_DONE
-        held = [socket.create_connection((host, int(port)), timeout=10) for _ in range(12)]
+        held = [socket.create_connection((host, int(port)), timeout=60) for _ in range(12)]
         ended = await asyncio.gather(*(_is_closed_without_settings(connection) for connection in held))
         assert sum(ended) == 12 - 4
         assert (await plane.join("z", pb.NodeSpec(name="n1"))).outcome == pb.OUTCOME_DONE
@@ -219,7 +219,7 @@ async def test_a_thousand_idle_connections_leave_file_descriptors_for_the_log(tm
             for listener in ("http", "agents"):
                 host, port = plane.address(listener).rsplit(":", 1)
                 for _ in range(IDLE):
-                    held.enter_context(socket.create_connection((host, int(port)), timeout=30))
+                    held.enter_context(socket.create_connection((host, int(port)), timeout=90))
             for number in range(3):
                 joined = await run("nodes", "join", f"n{number}", "--zone", "a", server=plane.address("api"))
                 assert joined.status == 0, joined.stderr
@@ -239,9 +239,9 @@ async def test_silent_connections_to_the_api_are_closed_and_others_are_served(tm
         host, port = plane.address.rsplit(":", 1)
         with ExitStack() as held:
             for _ in range(20):
-                held.enter_context(socket.create_connection((host, int(port)), timeout=10))
+                held.enter_context(socket.create_connection((host, int(port)), timeout=60))
             options = [("grpc.max_reconnect_backoff_ms", 200), ("grpc.initial_reconnect_backoff_ms", 100)]
             async with grpc.aio.insecure_channel(plane.address, options=options) as channel:
                 request = pb.JoinNodesRequest(zone="z", nodes=[pb.NodeSpec(name="n")])
-                answer = await CommandsStub(channel).JoinNodes(request, wait_for_ready=True, timeout=30)
+                answer = await CommandsStub(channel).JoinNodes(request, wait_for_ready=True, timeout=90)
     assert answer.outcome == pb.OUTCOME_DONE

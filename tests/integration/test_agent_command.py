@@ -12,7 +12,7 @@ from tests.support.planes import DPUPLANE, run, serving, started
 
 async def until_kept(file: Path, prefixes: int) -> None:
     """Wait until the stored table of the DPU allows this number of prefixes."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while [len(kept) for kept in FileTableStore(file, "src/d1", "a").load().rules.values()] != [prefixes]:
             await asyncio.sleep(0.1)
 

@@ -95,7 +95,8 @@ async def test_fifty_agents_follow_and_a_frame_is_encoded_once() -> None:
     names = [f"d{i}" for i in range(50)]
     tables = Tables(names)
     tables.put(5, {ALLOW: packed("10.0.0.0/8")})
-    async with served(tables) as (relay, address), agents(names, [address]) as made:
+    patient = FAST._replace(heartbeat_s=60.0)  # a link that a busy machine lets end would begin with another frame
+    async with served(tables, patient) as (relay, address), agents(names, [address]) as made:
         await until(all_have(made, tables.table))
         for version in range(6, 16):
             newest = tables.put(version, {ALLOW: packed("10.0.0.0/8", f"192.168.{version}.0/24")})
@@ -211,15 +212,15 @@ async def test_agents_beyond_the_rate_get_retry_times_and_all_are_admitted() -> 
     names = [f"d{i}" for i in range(30)]
     tables = Tables(names)
     tables.put(5, {ALLOW: packed("10.0.0.0/8")})
-    settings = FAST._replace(handshakes_per_second=100.0, handshakes_at_once=5)
-    async with served(tables, settings) as (relay, address):
-        async with Dialer() as dialer:
-            links = await asyncio.gather(*(dialer.dial(address) for _ in range(8)), return_exceptions=True)
-            assert any(isinstance(link, Busy) and 0 < link.retry_after_s < 2 for link in links)
-            await asyncio.gather(*(link.close() for link in links if not isinstance(link, BaseException)))
-        async with agents(names, [address]) as made:
-            await until(all_have(made, tables.table))
+    hardly = FAST._replace(handshakes_per_second=0.5, handshakes_at_once=5)
+    async with served(tables, hardly) as (relay, address), Dialer() as dialer:
+        links = await asyncio.gather(*(dialer.dial(address) for _ in range(40)), return_exceptions=True)
+        assert any(isinstance(link, Busy) and link.retry_after_s > 0 for link in links)
         assert relay.admission.refused > 0
+        await asyncio.gather(*(link.close() for link in links if not isinstance(link, BaseException)))
+    settings = FAST._replace(handshakes_per_second=100.0, handshakes_at_once=5)
+    async with served(tables, settings) as (relay, address), agents(names, [address]) as made:
+        await until(all_have(made, tables.table))
 
 
 async def test_links_that_end_before_their_admission_leave_no_state(caplog: pytest.LogCaptureFixture) -> None:

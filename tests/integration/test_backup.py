@@ -262,7 +262,7 @@ async def check_forwarding(copy: Path, data: Path) -> None:
         running.append(tasks.create_task(forwarder.run()))
         names = {name for part in replica.partitions(ZONES) for name in replica.state(part).nodes.rows}
         assert names
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             while not names <= set(replica.state(FLEET_0).members.rows):
                 await asyncio.sleep(0.05)
         for task in running:

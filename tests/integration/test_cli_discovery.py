@@ -14,7 +14,7 @@ from tests.support.planes import serving
 
 RACKS = {"ipRangeSpec": {"ipRange": {"startIP": "198.18.1.0", "endIP": "198.18.2.255"}}, "workers": 100}
 DPUS = 60
-WAIT_S = 20.0
+WAIT_S = 90.0
 
 
 async def test_found_dpus_are_devices_that_name_their_bmc(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ async def test_people_answer_by_annotations_and_the_dpus_get_ready(tmp_path: Pat
         ran = await dpuplane("annotate", "dpunodes", "--all", f"{EXTERNAL_REBOOT_REQUIRED}-", "-n", "dpf")
         assert (ran.status, ran.stdout) == (0, "dpunode.provisioning.dpu.nvidia.com/h1 annotated\n")
         for name in ("h1-d1", "h1-d2"):
-            ran = await dpuplane("wait", f"dpu/{name}", "-n", "dpf", "--for=condition=Ready", "--timeout", "45")
+            ran = await dpuplane("wait", f"dpu/{name}", "-n", "dpf", "--for=condition=Ready", "--timeout", "120")
             assert ran.status == 0, ran
         assert EXTERNAL_REBOOT_REQUIRED not in (await dpuplane(*nodes)).stdout
         ran = await dpuplane("get", "dpunodemaintenances", "-n", "dpf")

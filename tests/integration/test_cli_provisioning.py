@@ -22,7 +22,7 @@ from tests.integration.test_cli_derived import applied
 from tests.integration.test_cli_resources import Plane
 from tests.support.planes import serving
 
-READY_S = "60"
+READY_S = "120"
 HOSTS = ("h1", "h2")
 
 

@@ -41,7 +41,7 @@ async def planned(dpuplane: Plane, folder: Path) -> None:
     ran = await dpuplane("apply", "-f", str(folder / "objects.yaml"), "-n", "dpf")
     assert ran.status == 0, ran
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while (await dpuplane("rollout", "status", "dpuset/rack7", "-n", "dpf")).status:
             await asyncio.sleep(0.1)
 
@@ -73,7 +73,7 @@ async def test_an_undo_tells_the_revision_that_it_returns_to(tmp_path: Path) -> 
         another = OBJECTS.replace("bfb: {name: image}", "bfb: {name: another}")
         (tmp_path / "another.yaml").write_text(another)
         assert (await dpuplane("apply", "-f", str(tmp_path / "another.yaml"), "-n", "dpf")).status == 0
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             while '"another"' not in (await dpuplane("rollout", "history", "dpuset/rack7", "-n", "dpf")).stdout:
                 await asyncio.sleep(0.1)
         ran = await dpuplane("rollout", "undo", "dpuset/rack7", "-n", "dpf")

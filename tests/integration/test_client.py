@@ -68,7 +68,7 @@ async def test_a_watch_continues_at_the_next_server_without_loss_or_repeats(plan
     seen: list[str] = []
     stopping = AsyncExitStack()
     first = await stopping.enter_async_context(second_server(plane))
-    async with second_server(plane) as other, asyncio.timeout(20), client(first, other, rounds=3) as found:
+    async with second_server(plane) as other, asyncio.timeout(90), client(first, other, rounds=3) as found:
         request = pb.WatchRequest(position=listed.position, nodes=pb.ListNodesRequest())
         async with aclosing(found.watch(request)) as batches:
             for number in range(6):

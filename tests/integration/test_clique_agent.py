@@ -15,7 +15,7 @@ from tests.support.clique_agents import CLIQUE, DAEMON, DOMAIN, agent, files_of
 from tests.support.planes import DPUPLANE, started
 from tests.support.served import Served, served
 
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0
 
 
 def is_running(pid: int) -> bool:

@@ -103,7 +103,7 @@ class Credentials:
 
     async def _submit(self, event: Any) -> None:
         replica = next(iter(self.plane.replicas.values()))
-        answer = await replica.submit(self.partition, SOURCE.encode(), event, timeout_s=10.0)
+        answer = await replica.submit(self.partition, SOURCE.encode(), event, timeout_s=30.0)
         assert answer.outcome.code == "done", answer.outcome
 
     async def create(self, kind: str, name: str, **fields: Any) -> None:
@@ -120,7 +120,7 @@ class Credentials:
         return {key: base64.b64decode(value).decode() for key, value in found["data"].items()}
 
     async def until(self, holds: Callable[[], Any]) -> Any:
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(90):
             while True:
                 found = holds()
                 found = await found if asyncio.iscoroutine(found) else found

@@ -115,7 +115,7 @@ async def test_kubectl_shows_racks_and_waits_for_them(cluster: Cluster) -> None:
     heading, row = (await kubectl("get", "rack", name)).splitlines()
     assert heading.split()[:4] == ["NAME", "READY", "NODES", "DPUS"]
     assert row.split()[:5] == [name, "True", "18", "36", "35"]
-    assert "condition met" in await kubectl("wait", "--for=condition=Ready", f"rack/{name}", "--timeout=10s")
+    assert "condition met" in await kubectl("wait", "--for=condition=Ready", f"rack/{name}", "--timeout=90s")
     assert name in await kubectl("get", "dpuplane", "--output=name")
     assert "All DPUs are ready." in await kubectl("describe", "rack", name)
 

@@ -36,8 +36,8 @@ async def append(plane: Served, event: Event) -> int:
     """Append an event about zone z1 and wait until it is folded. Returns its offset."""
     partition = plane.replica.partition_for(ZONES, "z1")
     offset = plane.replica.position(partition)
-    await plane.replica.append_event(partition, b"z1", event, timeout_s=5.0)
-    await plane.replica.wait_for_position(partition, offset + 1, timeout_s=5.0)
+    await plane.replica.append_event(partition, b"z1", event, timeout_s=60.0)
+    await plane.replica.wait_for_position(partition, offset + 1, timeout_s=60.0)
     return offset
 
 

@@ -26,7 +26,7 @@ from tests.support.kubernetes.requests import create, get
 from tests.support.memory_plane import running
 
 READY = {"status": {"conditions": [{"type": "Ready", "status": "True"}], "phase": "Running"}}
-SEEN_S = 10.0
+SEEN_S = 60.0
 
 
 class Scene:

@@ -136,7 +136,7 @@ async def report(plane: Served, version: int, level: Level) -> None:
     event = pending.event("z1", "relay-1", plane.replica.generation, 1, now_ms())
     end = await plane.log.end(partition)
     await plane.log.append(partition, b"z1", encode(event))
-    await plane.replica.wait_for_position(partition, end + 1, timeout_s=5)
+    await plane.replica.wait_for_position(partition, end + 1, timeout_s=60)
 
 
 async def test_an_explanation_advances_step_by_step_to_the_hardware(tmp_path: Path) -> None:

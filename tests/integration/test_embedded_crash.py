@@ -21,17 +21,16 @@ KILLS = 15
 Acknowledged = set[tuple[int, int, int]]
 
 
-async def killed_while_appending(path: Path, round_: int, wait_s: float) -> Acknowledged:
-    """Start an appender, kill it after its first acknowledgement, and return all acknowledged values."""
+async def killed_while_appending(path: Path, round_: int, least: int) -> Acknowledged:
+    """Start an appender, kill it after so many acknowledgements, and return all acknowledged values."""
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.support.endless_appender", str(path), str(round_), stdout=asyncio.subprocess.PIPE
     )
     assert child.stdout is not None
-    async with asyncio.timeout(30):
-        first = await child.stdout.readline()
-    await asyncio.sleep(wait_s)
+    async with asyncio.timeout(90):
+        first = [await child.stdout.readline() for _ in range(least)]
     child.kill()
-    lines = (first + await child.stdout.read()).splitlines(keepends=True)
+    lines = (b"".join(first) + await child.stdout.read()).splitlines(keepends=True)
     assert await child.wait() != 0
     return {(a, b, c) for a, b, c in (map(int, line.split()) for line in lines if line.endswith(b"\n"))}
 
@@ -55,21 +54,20 @@ async def test_kill_9_loses_no_acknowledged_record_and_leaves_no_torn_one(tmp_pa
     rng = random.Random(20_240_817)
     acknowledged: Acknowledged = set()
     for round_ in range(KILLS):
-        acknowledged |= await killed_while_appending(tmp_path / "log", round_, rng.uniform(0, 0.2))
+        acknowledged |= await killed_while_appending(tmp_path / "log", round_, rng.randrange(1, 500))
         found = await stored(tmp_path / "log")
         assert acknowledged <= set(found)
         by_appender: dict[tuple[int, int], list[int]] = defaultdict(list)
         for r, appender, number in found:
             by_appender[r, appender].append(number)
         assert all(numbers == list(range(len(numbers))) for numbers in by_appender.values())
-    assert len(acknowledged) > KILLS * 20
 
 
 async def test_a_full_disk_fails_appends_only_and_only_while_it_is_full(tmp_path: Path) -> None:
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.support.small_disk", "log", str(tmp_path / "log"), stdout=asyncio.subprocess.PIPE
     )
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         output, _ = await child.communicate()
     seen = json.loads(output)
     assert 100 < seen.pop("acknowledged") < 200

@@ -45,7 +45,7 @@ async def metrics(process: Process) -> str:
 async def until_written(process: Process) -> str:
     """The metrics after the actor has written every note and the fold has folded them."""
     folded = f'dpuplane_position_records{{partition="notes/0"}} {NOTES_WANTED + 1:.1f}'
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while folded not in (found := await metrics(process)):
             await asyncio.sleep(0.1)
     return found

@@ -69,8 +69,8 @@ async def test_an_agent_reports_its_host_again_after_a_reboot_and_writes_the_fea
             assert device.labels["provisioning.dpu.nvidia.com/dpunode-name"] == "host-1"
             assert device.labels["provisioning.dpu.nvidia.com/dpudevice-pciAddress"] == "0000-03-00"
             assert "dpu-0-pci-address=0000-03-00" in features.read_text()
+            tree.card("0000:83:00", "MT2438XZ025W")  # before the boot, with which the agent reports it
             tree.boot("boot-2")
-            tree.card("0000:83:00", "MT2438XZ025W")
             await eventually(lambda: boot_is("boot-2"))
             assert await resource(plane, DPU_DEVICE, "mt2438xz025w") is not None
             assert await agent.stop() == 0

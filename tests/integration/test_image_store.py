@@ -275,15 +275,15 @@ async def test_a_slow_client_does_not_hold_memory_or_others(tmp_path: Path) -> N
     async with store(tmp_path, streams=2, content=content) as (found, client):
         url = await found.url()
         slow = [await _slow(found, url) for _ in range(2)]
-        await found.plane.until(lambda: found.server.streams == 2, timeout_s=5)
+        await found.plane.until(lambda: found.server.streams == 2, timeout_s=60)
         waiting = asyncio.ensure_future(get(client, url))
         await asyncio.sleep(0.2)
         assert not waiting.done(), "a third response waits for its turn"
         assert found.server.sent_bytes < len(content), "the server reads no further than its clients"
         for writer in slow:
             writer.transport.abort()
-        assert (await asyncio.wait_for(waiting, 5))[0] == 200
-        await found.plane.until(lambda: found.server.streams == 0, timeout_s=5)
+        assert (await asyncio.wait_for(waiting, 60))[0] == 200
+        await found.plane.until(lambda: found.server.streams == 0, timeout_s=60)
 
 
 async def _slow(found: Store, url: str) -> asyncio.StreamWriter:
@@ -302,8 +302,8 @@ async def test_content_that_is_gone_breaks_the_transfer_and_comes_back(tmp_path:
         path.unlink()
         with pytest.raises(aiohttp.ClientError):
             await get(client, url)
-        await found.plane.until(path.exists, timeout_s=10)
-        await found.plane.until(lambda: found.images.file_of(key("image")) is not None, timeout_s=10)
+        await found.plane.until(path.exists, timeout_s=60)
+        await found.plane.until(lambda: found.images.file_of(key("image")) is not None, timeout_s=60)
         assert (await get(client, url))[0] == 200
 
 
@@ -324,13 +324,13 @@ async def test_a_simulated_device_fetches_and_checks_its_image(tmp_path: Path) -
         transfers = ImageTransfers(lambda: found.context)
         found.plane.spawn("r1", transfers.run())
         good = transfers.begin(await found.url())
-        await found.plane.until(lambda: good.is_done, timeout_s=10)
+        await found.plane.until(lambda: good.is_done, timeout_s=60)
         assert (good.fault, transfers.completed) == ("", 1)
         bad = transfers.begin((await found.url()).replace("bfb-to-install", "x"))
-        await found.plane.until(lambda: bad.is_done, timeout_s=10)
+        await found.plane.until(lambda: bad.is_done, timeout_s=60)
         assert bad.fault == "image: the server returned HTTP status 404"
         alone = transfers.begin((await found.url()).partition("??")[0] + "dpf-image.bfb")
-        await found.plane.until(lambda: alone.is_done, timeout_s=10)
+        await found.plane.until(lambda: alone.is_done, timeout_s=60)
         assert alone.fault == "image: no configuration follows the image"
 
 

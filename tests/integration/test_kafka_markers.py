@@ -17,7 +17,7 @@ from tests.support.replicas import running, toy_replica
 pytestmark = pytest.mark.kafka
 
 FLEET_0 = Partition(FLEET, 0)
-PATIENCE_S = 20.0
+PATIENCE_S = 90.0
 
 
 async def send_in_a_transaction(producer: AIOKafkaProducer, topic: str) -> None:

@@ -64,7 +64,7 @@ async def take_name(plane: Plane, name: str) -> None:
     """Join a node under this name, with an incarnation that is newer than the cluster's own Node will be."""
     event = NodesJoined(command("?ann", "z1"), "z1", [name], [now_ms() + 50_000], ["newer"], b"", b"", [], [])
     partition = plane.replica.partition_for(ZONES, "z1")
-    assert (await plane.replica.submit(partition, b"z1", event, timeout_s=10.0)).outcome.code == "done"
+    assert (await plane.replica.submit(partition, b"z1", event, timeout_s=30.0)).outcome.code == "done"
 
 
 async def test_a_node_that_is_refused_1_000_times_has_one_event_with_a_count(tmp_path: Path, people: People) -> None:

@@ -126,7 +126,7 @@ async def test_a_shrunken_list_is_held_and_released_by_two_people_only(
         for user in ("bob", "cid"):
             for hold in list(fleet.holds.rows.values()):
                 event = HoldApproved(command(f"operator/{user}"), hold.id, hold.hash)
-                await found.plane.replica.submit(FLEET_0, b"", event, timeout_s=10.0)
+                await found.plane.replica.submit(FLEET_0, b"", event, timeout_s=30.0)
         await until(lambda: not fleet.holds.rows)
         assert found.names() == named(300) - hidden == {name.removeprefix("east/") for name in fleet.members.rows}
         found.proxy.show_all()

@@ -72,7 +72,7 @@ def command(actor: str, subject: str = "") -> Envelope:
 
 
 async def submit(plane: Plane, event: Event) -> Any:
-    return (await plane.replica.submit(FLEET_0, b"", event, timeout_s=10.0)).outcome
+    return (await plane.replica.submit(FLEET_0, b"", event, timeout_s=30.0)).outcome
 
 
 async def until(holds: Any) -> None:
@@ -101,7 +101,7 @@ async def many_nodes(plane: Plane) -> None:
     """400 nodes, so that a policy that drops all of them is over its budget."""
     for first in (0, 200):
         event = joined(command("?ann", "z1"), first)
-        await plane.replica.submit(plane.replica.partition_for(ZONES, "z1"), b"z1", event, timeout_s=10.0)
+        await plane.replica.submit(plane.replica.partition_for(ZONES, "z1"), b"z1", event, timeout_s=30.0)
     await until(lambda: len(plane.states.fleet.members.rows) == 400)
 
 
@@ -118,7 +118,7 @@ async def test_policies_and_racks_become_commands_of_the_users_who_wrote_them(tm
         await people.apply("ann", RULE_POLICY, "p", DROP)
         assert "operator/ann" in await people.accepted(RULE_POLICY, "p", "True", "Accepted")
         assert policies(plane) == {"p": "drop"}
-        assert "condition met" in await kubectl("wait", "--for=condition=Ready", "rulepolicy/p", "--timeout=20s")
+        assert "condition met" in await kubectl("wait", "--for=condition=Ready", "rulepolicy/p", "--timeout=90s")
         await people.apply("ann", DPU_RACK, "z1", {"labels": {"row": "7"}, "parallelInstalls": 3})
         await people.accepted(DPU_RACK, "z1", "True", "Accepted")
         zone = plane.states.fleet.zones.rows["z1"]
@@ -149,7 +149,7 @@ async def test_a_policy_with_stages_says_how_far_it_is_until_all_dpus_have_it(tm
         assert (await submit(plane, StagesRequested(command("operator/dan"), "p", "undo"))).code == "done"
         await people.until(RULE_POLICY, "p", lambda status: "NotApplied" in str(condition(status, "Ready")))
         await people.apply("ann", RULE_POLICY, "p", {**DROP, "staging": {"stages": ["1", "100%"]}})
-        assert "condition met" in await kubectl("wait", "--for=condition=Ready", "rulepolicy/p", "--timeout=60s")
+        assert "condition met" in await kubectl("wait", "--for=condition=Ready", "rulepolicy/p", "--timeout=90s")
         assert policies(plane) == {"p": "drop"}
 
 
@@ -175,9 +175,9 @@ async def test_two_people_other_than_the_author_approve_a_held_edit(tmp_path: Pa
         await people.judge("cid@example.org", number)
         await until(lambda: policies(plane) == {"p": "drop"})
         kubectl = people.cluster.kubectl
-        waited = await kubectl("wait", "--for=condition=Finished", f"hold/hold-{number}", "--timeout=20s")
+        waited = await kubectl("wait", "--for=condition=Finished", f"hold/hold-{number}", "--timeout=90s")
         assert "condition met" in waited
-        assert "condition met" in await kubectl("wait", "--for=condition=Ready", "rulepolicy/p", "--timeout=20s")
+        assert "condition met" in await kubectl("wait", "--for=condition=Ready", "rulepolicy/p", "--timeout=90s")
 
 
 async def test_a_rejected_edit_is_not_stated_again_and_a_restart_states_nothing(tmp_path: Path, people: People) -> None:
@@ -217,7 +217,7 @@ async def test_a_deleted_object_leaves_its_policy_and_the_state_absent_deletes_i
         await kubectl("delete", "rulepolicy", "p", user="ann")
         await people.apply("ann", RULE_POLICY, "q", {**DROP, "state": "Absent"})
         await until(lambda: policies(plane) == {"p": "drop"})
-        assert "condition met" in await kubectl("wait", "--for=condition=Ready", "rulepolicy/q", "--timeout=20s")
+        assert "condition met" in await kubectl("wait", "--for=condition=Ready", "rulepolicy/q", "--timeout=90s")
         await asyncio.sleep(2)
         assert policies(plane) == {"p": "drop"}
 

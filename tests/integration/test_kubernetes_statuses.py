@@ -50,11 +50,11 @@ async def test_kubectl_shows_statuses_and_waits_for_conditions(
     await made.join("z1", *(f"n-{number:03}" for number in range(100)))
     status = await eventually(statuses, DPU_RACK, "z1", nodes=100)
     assert status["members"] == ["n-[000-099]"]
-    assert "condition met" in await kubectl("wait", "--for=condition=Ready", "rack/z1", "--timeout=10s")
+    assert "condition met" in await kubectl("wait", "--for=condition=Ready", "rack/z1", "--timeout=90s")
     header, row = (await kubectl("get", "rack", "z1")).splitlines()
     assert header.split()[:2] == ["NAME", "READY"] and row.split()[:3] == ["z1", "True", "100"]
     await made.register("d1")
-    assert "condition met" in await kubectl("wait", "--for=condition=Ready=false", "rack/z1", "--timeout=20s")
+    assert "condition met" in await kubectl("wait", "--for=condition=Ready=false", "rack/z1", "--timeout=90s")
     text = await kubectl("describe", "rack", "z1")
     assert "Installing" in text and "0 of 1 DPUs are known to have version" in text
     await kubectl("delete", "rack", "z1")
@@ -71,11 +71,11 @@ async def test_a_hold_and_its_policy_are_followed_to_the_approval(
     await eventually(statuses, HOLD, f"hold-{number}", state="Open", subject="policy", requestedBy="ann")
     await eventually(statuses, RULE_POLICY, "p", hold=number)
     await statuses.approve(number)
-    waited = await own_control_plane.kubectl("wait", "--for=condition=Finished", f"hold/hold-{number}", "--timeout=20s")
+    waited = await own_control_plane.kubectl("wait", "--for=condition=Finished", f"hold/hold-{number}", "--timeout=90s")
     assert "condition met" in waited
     assert (await statuses.status(HOLD, f"hold-{number}"))["state"] == "Approved"
     assert "condition met" in await own_control_plane.kubectl(
-        "wait", "--for=condition=Ready", "rulepolicy/p", "--timeout=20s"
+        "wait", "--for=condition=Ready", "rulepolicy/p", "--timeout=90s"
     )
     assert "hold" not in await statuses.status(RULE_POLICY, "p"), "the whole status is replaced"
 

@@ -66,7 +66,7 @@ async def test_a_new_zone_gets_a_tile_and_its_dpus_become_up_to_date(fleet: Show
         await fleet.join("rack-7", "n-7-1", net=7)
         tile = page.locator('.tile[data-zone="rack-7"]')
         await expect(tile).to_have_attribute(
-            "aria-label", "rack-7: 8 of 8 DPUs up to date, every DPU up to date", timeout=20_000
+            "aria-label", "rack-7: 8 of 8 DPUs up to date, every DPU up to date", timeout=60_000
         )
         await expect(tile).to_have_attribute("data-state", "current")
         await expect(page.locator('.tile[data-zone="rack-6"]')).to_have_attribute("data-state", "frozen")
@@ -172,7 +172,7 @@ async def test_a_past_moment_is_shown_whole_and_has_a_link(fleet: ShownPlane) ->
     context = await fleet.browser.new_context()
     page = await context.new_page()
     await page.goto(f"{fleet.address}#/fleet?at={before_ms}")
-    await expect(page.locator('.tile[data-zone="rack-1"]')).to_be_visible(timeout=30_000)
+    await expect(page.locator('.tile[data-zone="rack-1"]')).to_be_visible(timeout=60_000)
     await expect(page.locator('.tile[data-zone="rack-8"]')).to_have_count(0)
     await expect(page.locator("#timebar")).to_have_attribute("data-past", "")
     await page.get_by_role("link", name="Log").click()

@@ -61,7 +61,7 @@ class History:
         """Send so many commands, one after the other; refused commands are part of the history."""
         for _ in range(commands):
             method, request = self._rng.choice(_COMMANDS)(self._rng)
-            self._last = await getattr(self._commands, method)(request, timeout=30)
+            self._last = await getattr(self._commands, method)(request, timeout=90)
 
     async def remember(self) -> list[Remembered]:
         """The current response of every query.
@@ -70,13 +70,13 @@ class History:
         newer. The response therefore belongs to the moment of the first query, which has the positions of fleet and of
         every zone. The first query is sent after fleet has taken the command.
         """
-        await self._queries.ListZones(pb.ListZonesRequest(min_position=self._last.position), timeout=30)
+        await self._queries.ListZones(pb.ListZonesRequest(min_position=self._last.position), timeout=90)
         found: list[Remembered] = []
         for method, request in [*_queries(), ("GetCommand", pb.GetCommandRequest(command_id=self._last.command_id))]:
             try:
                 found += [
                     Remembered(method, request, answer, self._moment(method, answer, found))
-                    async for answer in answers(partial(getattr(self._queries, method), timeout=30), request)
+                    async for answer in answers(partial(getattr(self._queries, method), timeout=90), request)
                     if answer.position  # a command that was not appended has no position
                 ]
             except grpc.aio.AioRpcError as error:
@@ -306,13 +306,13 @@ async def test_a_new_name_is_unknown_as_of_an_earlier_time(tmp_path: Path) -> No
         )
         answer = await commands(pb.JoinNodesRequest(zone="new", nodes=[pb.NodeSpec(name="late")]))
         async with AsOfServers.open(plane.settings, now_ms) as as_of_servers:
-            then = await as_of_servers.at(before, timeout_s=30)
+            then = await as_of_servers.at(before, timeout_s=90)
             with pytest.raises(NotFound, match="late"):
                 await then.get_node(pb.GetNodeRequest(name="late"), CALL)
-            since = await as_of_servers.at(answer.position, timeout_s=30)
+            since = await as_of_servers.at(answer.position, timeout_s=90)
             found = await since.get_node(pb.GetNodeRequest(name="late"), CALL)
             assert found.zone == "new"
-            assert await as_of_servers.at(before, timeout_s=30) is then
+            assert await as_of_servers.at(before, timeout_s=90) is then
 
 
 async def test_an_invalid_as_of_argument_is_refused_in_one_sentence(tmp_path: Path) -> None:
@@ -331,7 +331,7 @@ async def test_an_invalid_as_of_argument_is_refused_in_one_sentence(tmp_path: Pa
             f"{log_id}:zones/7=1": "as_of: position: 'zones/7' is not a partition of this log",
         }.items():
             with pytest.raises(PermanentError) as refused:
-                await as_of_servers.at(text, timeout_s=30)
+                await as_of_servers.at(text, timeout_s=90)
             assert sentence in str(refused.value)
             assert as_of_servers._evict() or not as_of_servers._servers, "a refused argument still occupies a slot"
 
@@ -341,12 +341,12 @@ async def test_an_as_of_server_is_replaced_when_another_moment_is_requested(tmp_
         await History(channel, seed=7).go_on(5)
         async with AsOfServers.open(plane.settings, now_ms) as as_of_servers:
             first = str(now_ms())
-            await as_of_servers.at(first, timeout_s=30)
+            await as_of_servers.at(first, timeout_s=90)
             await asyncio.sleep(0.01)
             second = str(now_ms())
             with pytest.raises(LogUnavailable, match="1 other past times are being folded; try again"):
                 await as_of_servers.at(second, timeout_s=0)
-            assert isinstance(await as_of_servers.at(second, timeout_s=30), AsOfQueries)
+            assert isinstance(await as_of_servers.at(second, timeout_s=90), AsOfQueries)
             assert list(as_of_servers._servers) == [second]
 
 
@@ -357,7 +357,7 @@ async def test_a_query_with_a_short_deadline_can_be_repeated(tmp_path: Path) -> 
             moment = str(now_ms())
             with pytest.raises(LogUnavailable, match="repeat the query"):
                 await as_of_servers.at(moment, timeout_s=0.01)
-            await as_of_servers.at(moment, timeout_s=30)
+            await as_of_servers.at(moment, timeout_s=90)
 
 
 async def test_a_killed_plane_leaves_no_as_of_server_behind(tmp_path: Path) -> None:
@@ -380,7 +380,7 @@ async def test_the_folder_of_as_of_servers_exists_only_while_they_are_used(
             monkeypatch.setattr(tempfile, "tempdir", temporary)
             async with AsOfServers.open(plane.settings, now_ms) as as_of_servers:
                 assert not listed(temporary)
-                await as_of_servers.at(str(now_ms()), timeout_s=30)
+                await as_of_servers.at(str(now_ms()), timeout_s=90)
                 assert len(listed(temporary)) == 1
             assert not listed(temporary)
 

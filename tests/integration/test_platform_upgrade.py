@@ -54,7 +54,7 @@ async def installed(data: Path) -> list[str]:
 
 
 async def ready(dpuplane: Plane) -> None:
-    ran = await dpuplane("wait", f"dpuset/{SET}", "-n", NAMESPACE, "--for=condition=Ready", "--timeout", "60s")
+    ran = await dpuplane("wait", f"dpuset/{SET}", "-n", NAMESPACE, "--for=condition=Ready", "--timeout", "120s")
     assert ran.status == 0, ran.stderr
 
 

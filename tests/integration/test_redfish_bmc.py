@@ -29,7 +29,7 @@ MANAGER = "/redfish/v1/Managers/Bluefield_BMC"
 TASKS = "/redfish/v1/TaskService/Tasks"
 OS_VERSION = "/redfish/v1/UpdateService/FirmwareInventory/DPU_OS"
 SLOW = FAST._replace(flash_s=600.0)
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 async def ended(client: Client, task: str) -> Any:

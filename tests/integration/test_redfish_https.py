@@ -47,7 +47,7 @@ def made_bmc(serial: str = SERIAL) -> RedfishBmc:
 
 @asynccontextmanager
 async def steps(host: str = "127.0.0.1") -> AsyncIterator[Steps]:
-    async with asyncio.timeout(60), served_steps(made_bmc(), host=host) as found:
+    async with asyncio.timeout(200), served_steps(made_bmc(), host=host) as found:
         yield found
 
 
@@ -237,10 +237,11 @@ async def test_without_the_key_of_the_authority_an_expired_certificate_needs_a_p
 async def test_a_socket_that_hangs_is_given_up_and_tried_again() -> None:
     async with steps() as dpu:
         await dpu.do(INITIALIZE_INTERFACE)
-        dpu.timing = dpu.timing._replace(call_s=0.5)
+        patient, dpu.timing = dpu.timing, dpu.timing._replace(call_s=2.0)
         dpu.bmc.faults.plan("hang", within="/Systems")
-        with pytest.raises(Unreachable, match=r"no response within 0.5 s"):
+        with pytest.raises(Unreachable, match=r"no response within 2 s"):
             await dpu.do(CONFIG_FIRMWARE)
+        dpu.timing = patient
         await dpu.do(CONFIG_FIRMWARE)
         dpu.bmc.faults.plan("garbage", within="/Systems")
         with pytest.raises(TaskFailed, match="returned an invalid resource"):
@@ -248,7 +249,7 @@ async def test_a_socket_that_hangs_is_given_up_and_tried_again() -> None:
 
 
 async def test_a_search_finds_the_dpus_of_a_range_in_both_families() -> None:
-    async with asyncio.timeout(60), aiohttp.ClientSession() as session:
+    async with asyncio.timeout(200), aiohttp.ClientSession() as session:
 
         async def credentials() -> Credentials:
             return Credentials("", PASSWORD, "0penBmc")

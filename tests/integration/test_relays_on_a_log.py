@@ -123,7 +123,7 @@ class TwoRelays:
 
     async def do(self, topic: str, key: str, event: Event) -> None:
         partition = self.replicas[0].partition_for(topic, key)
-        answer = await self.replicas[0].submit(partition, key.encode(), event, timeout_s=10)
+        answer = await self.replicas[0].submit(partition, key.encode(), event, timeout_s=60)
         assert answer.outcome.code == "done", answer.outcome
 
     def by(self, subject: str) -> Any:

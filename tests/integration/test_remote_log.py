@@ -55,8 +55,8 @@ async def test_a_reader_continues_at_the_next_server_and_gets_each_record_once(p
     first = await stopping.enter_async_context(second_server(plane))
     names: list[str] = []
     partitions = [Partition(ZONES, number) for number in range(PARTITIONS)]
-    async with second_server(plane) as other, asyncio.timeout(20):
-        options = {"principal": "", "timeout_s": 10.0, "command_id": "", "now_ms": now_ms, "rng": random.Random(1)}
+    async with second_server(plane) as other, asyncio.timeout(90):
+        options = {"principal": "", "timeout_s": 30.0, "command_id": "", "now_ms": now_ms, "rng": random.Random(1)}
         with Client(servers=[first, other], **options) as client:  # type: ignore[arg-type]
             log = RemoteLog(client, PARTITIONS)
             begins = {partition: await log.end(partition) for partition in partitions}

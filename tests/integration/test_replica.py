@@ -20,6 +20,7 @@ from eventstore.state_store.rocks_store import RocksStore
 from schemas.events import PolicyDeleted, PolicySet
 from tests.contract.engine import read_all
 from tests.support.embedded import EmbeddedUnderTest
+from tests.support.eventually import until
 from tests.support.faulty_log import FaultyLog, LogFaults
 from tests.support.replicas import running, toy_replica
 from tests.support.toy_fold import ToyFold
@@ -49,8 +50,8 @@ async def wait_until_equal(log: EventLog, replicas: list[Replica]) -> None:
     for partition in (*log.partitions(FLEET), *log.partitions(ZONES)):
         end = await log.end(partition)
         for replica in replicas:
-            await replica.wait_for_position(partition, end, timeout_s=10)
-    await asyncio.sleep(0.3)
+            await replica.wait_for_position(partition, end, timeout_s=60)
+    await until(lambda: all(map(is_saved, replicas)))
     statuses = [replica.partitions_status() for replica in replicas]
     afresh = await replay(log, FOLDS)
     for several in zip(*statuses, strict=True):
@@ -59,6 +60,11 @@ async def wait_until_equal(log: EventLog, replicas: list[Replica]) -> None:
         assert {status.position for status in several} == {replayed.position}
         assert {status.running for status in several} == {replayed.running.hex()}
         assert {status.digest for status in several} == {afresh.digests[partition][replayed.position]}
+
+
+def is_saved(replica: Replica) -> bool:
+    """Whether the digests of a replica are those of its positions."""
+    return all(status.saved_position == status.position for status in replica.partitions_status())
 
 
 async def effects(log: EventLog, partition: Partition) -> list[str]:
@@ -83,7 +89,7 @@ async def test_three_replicas_with_faulty_appends_have_one_state(engine: Embedde
             answers[command.envelope.command_id] = await until_known(issue.rng.choice(replicas), command, partition)
 
     async with running(*replicas):
-        async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+        async with asyncio.timeout(120), asyncio.TaskGroup() as tasks:
             for number in range(10):
                 tasks.create_task(client(number))
         await log.settle()
@@ -135,7 +141,7 @@ async def write(replica: Replica, engine: EmbeddedUnderTest, issue: Issuer, coun
             for number in range(start, start + 10):
                 name, now = f"p{issue.rng.randrange(200)}", engine.clock.ms
                 command = issue.set(name, number, now_ms=now) if number % 4 else issue.delete(name, now_ms=now)
-                tasks.create_task(replica.submit(FLEET_0, b"key", command, timeout_s=5))
+                tasks.create_task(replica.submit(FLEET_0, b"key", command, timeout_s=60))
 
 
 async def test_a_restart_from_older_saved_state_ends_in_the_same_state(
@@ -155,7 +161,7 @@ async def test_a_restart_from_older_saved_state_ends_in_the_same_state(
     (tmp_path / "state" / "current.old").rename(tmp_path / "state" / "current")
     async with running(older := toy_replica(log, store=store(tmp_path), now_ms=engine.clock, limits=QUICK)):
         repeat = issue.set("again", now_ms=engine.clock.ms)
-        told = await older.submit(FLEET_0, b"key", repeat, timeout_s=5)
+        told = await older.submit(FLEET_0, b"key", repeat, timeout_s=60)
         assert older.outcomes(repeat.envelope.command_id) == [told]
         await wait_until_equal(log, [older])
     older._store.close()

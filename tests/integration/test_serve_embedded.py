@@ -30,7 +30,7 @@ LISTENERS = ("listen", "http", "agents")
 
 
 async def until_zone_has_dpus(server: str, zone: str, count: int) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while True:
             shown = await run("zones", "show", zone, "--output", "json", server=server)
             if shown.status == 0 and int(shown.json()["dpus"]) == count:
@@ -90,7 +90,7 @@ async def test_a_clean_shutdown_saves_the_folded_state(tmp_path: Path) -> None:
         partition = plane.replica.partition_for(ZONES, "a")
         said = envelope("a", "?test", uuid7(now_ms(), rng))
         joined = NodesJoined(said, "a", ["n1"], [], [], b"", b"", [], [])
-        answer = await plane.replica.submit(partition, b"a", joined, timeout_s=5.0)
+        answer = await plane.replica.submit(partition, b"a", joined, timeout_s=30.0)
     store = RocksStore(tmp_path / STATE_FOLDER)
     head = store.head(partition)
     assert head is not None and head.position > answer.offset
@@ -147,7 +147,7 @@ async def test_a_hanging_client_does_not_delay_the_shutdown(tmp_path: Path) -> N
         serving("--data", str(tmp_path / "plane")) as plane,
         grpc.aio.insecure_channel(plane.address("api")) as channel,
     ):
-        stream = CommandsStub(channel).JoinNodesStream(timeout=30)
+        stream = CommandsStub(channel).JoinNodesStream(timeout=250)
         await stream.write(pb.JoinNodesRequest(zone="a", nodes=[pb.NodeSpec(name="n1", addresses=["10.0.0.1"])]))
         assert await plane.stop() == 0
         with pytest.raises(grpc.aio.AioRpcError):

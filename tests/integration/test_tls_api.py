@@ -247,7 +247,7 @@ async def test_a_stream_of_joins_ends_when_its_certificate_expires(plane: Guarde
     stream = plane.caller("operator/ann").calls.JoinNodesStream()
     await stream.write(join("n1"))
     viewer = plane.caller("viewer/vic")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while not (await viewer.queries.ListNodes(pb.ListNodesRequest())).nodes:
             await asyncio.sleep(0.01)
     stated = await plane.plane.stated()

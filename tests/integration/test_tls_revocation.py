@@ -60,7 +60,7 @@ async def test_a_call_in_flight_is_refused_before_its_response(tmp_path: Path) -
         position = plane.plane.replica.position(plane.plane.replica.partitions("fleet")[0])
         token = f"{plane.plane.replica.log_id}:fleet/0={position + 1}"
         waiting = asyncio.ensure_future(
-            plane.caller(vic).queries.ListZones(pb.ListZonesRequest(min_position=token), timeout=20)
+            plane.caller(vic).queries.ListZones(pb.ListZonesRequest(min_position=token), timeout=60)
         )
         await until(lambda: plane.plane.server.admission.under_way == 1)
         plane.authenticator.revoke(frozenset({serial_of(vic)}))
@@ -94,7 +94,7 @@ async def test_open_http_connections_of_a_revoked_certificate_are_closed(tmp_pat
                 listed.write_text(f"{serial_of(vic):x}\n")
                 assert security.revocations is not None and security.revocations.refresh()
                 with pytest.raises(aiohttp.ClientError):
-                    async with asyncio.timeout(30):
+                    async with asyncio.timeout(90):
                         await feed.content.read()
             async with session.get(f"{url}/metrics") as answer:
                 assert (answer.status, "is revoked" in await answer.text()) == (401, True)
@@ -216,14 +216,14 @@ async def test_an_operator_can_revoke_a_certificate_while_the_plane_runs(tmp_pat
         assert (await run("zones", "list", *flags, server=server)).status == 0
         revoked = await run("certs", "revoke", flags[1], "--list", str(listed))
         assert revoked.status == 0, revoked.stderr
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             while (ran := await run("zones", "list", *flags, server=server)).status == 0:
                 await asyncio.sleep(0.2)
         assert "operator/ann is revoked" in ran.stderr
         viewer = await authority.issue("viewer", "vic")
         assert "revoked on" not in (await run("status", *viewer, server=server)).stdout
         listed.write_text("no serial\n")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             while "revoked on" not in (ran := await run("status", *viewer, server=server)).stdout:
                 await asyncio.sleep(0.2)
         (said,) = (line for line in ran.stdout.splitlines() if line.startswith("revoked on"))

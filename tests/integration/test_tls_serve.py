@@ -110,7 +110,7 @@ async def test_a_running_plane_loads_certificates_written_by_certs_issue(tmp_pat
         await queries.ListZones(pb.ListZonesRequest())
         await authority.issue("plane", "local")
         log = tmp_path / "serve.log"
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             while "new certificates loaded" not in log.read_text():
                 await asyncio.sleep(0.05)
         await queries.ListZones(pb.ListZonesRequest())

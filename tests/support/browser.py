@@ -20,7 +20,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking")
 INSTALL = "apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core"
 INSTALL_TIMEOUT_S = 240
-PATIENCE_MS = 30_000
+PATIENCE_MS = 60_000
 
 expect.set_options(timeout=PATIENCE_MS)
 

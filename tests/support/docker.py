@@ -26,7 +26,7 @@ from tests.support.wheelhouse import ROOT
 RELEASE = "bookworm"
 BASE = "dpuplane-test-base"
 IMAGE = "dpuplane-test"
-START_S = 30.0
+START_S = 90.0
 
 
 def _why_not() -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-EVENTUALLY_S = 30.0
+EVENTUALLY_S = 90.0
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -21,7 +21,7 @@ _AUXILIARY = struct.Struct("=IIIHHHH")
 _VLAN_VALID = 1 << 4
 _NEW_NETWORK = 0x4000_0000
 _LIBC = ctypes.CDLL(None, use_errno=True)
-SETTLED_S = 20.0
+SETTLED_S = 60.0
 GATHER_S = 0.1
 
 

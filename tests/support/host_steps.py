@@ -103,7 +103,7 @@ class HostsPlane(Plane):
             [],
             [revision],
         )
-        answer = await self._any().submit(self.resources_partition, self.source.encode(), event, timeout_s=5.0)
+        answer = await self._any().submit(self.resources_partition, self.source.encode(), event, timeout_s=30.0)
         assert answer.outcome.code in ("done", "unchanged"), answer
 
     def _incarnation(self, name: str) -> tuple[list[str], list[int], list[int]]:
@@ -123,14 +123,14 @@ class HostsPlane(Plane):
     async def unstate(self, kind: str, name: str) -> None:
         """Delete an object as a user."""
         event = ResourcesDeleted(self.command(name), self.source, [kind], [self.namespace], [name], [])
-        await self._any().submit(self.resources_partition, self.source.encode(), event, timeout_s=5.0)
+        await self._any().submit(self.resources_partition, self.source.encode(), event, timeout_s=30.0)
 
     async def observe(self, at: ObjectId, **fields: Any) -> None:
         """Observe the real thing behind an object."""
         text = json.dumps({"ready": True} | fields)
         event = ResourcesObserved(self.command(at.name), at.source, [at.kind], [at.namespace], [at.name], [], [text])
         partition = self.resources_partition
-        answer = await self._any().submit(partition, self.source.encode(), event, timeout_s=5.0)
+        answer = await self._any().submit(partition, self.source.encode(), event, timeout_s=30.0)
         assert answer.outcome.code == "done", answer
 
     async def allocate(self, dpu: str, cluster: str) -> None:
@@ -140,7 +140,7 @@ class HostsPlane(Plane):
         partition, at = self.resources_partition, f"{self.namespace}/{cluster}"
         position = self._any().position(partition)
         event = DpusAllocated(self.command(dpu), self.source, position, [self.namespace], [dpu], [at])
-        answer = await self._any().submit(partition, self.source.encode(), event, timeout_s=5.0)
+        answer = await self._any().submit(partition, self.source.encode(), event, timeout_s=30.0)
         assert answer.outcome.code == "done", answer
 
     @property

@@ -30,7 +30,7 @@ from tests.support.memory_plane import Life, Plane, running
 
 CONTENT = made_bfb([(1, content_of(100_000))], {"DOCA": "2.9.1001", "BF3_BSP": "4.9"})
 SETTINGS = ImageSettings(
-    retry_s=0.02, retry_max_s=0.05, locked_s=0.05, progress_s=0.02, download=DownloadSettings(2.0, 0.5, 10_000)
+    retry_s=0.02, retry_max_s=0.05, locked_s=0.05, progress_s=0.02, download=DownloadSettings(30.0, 30.0, 10_000)
 )
 PARTITION = Partition(RESOURCES, 0)
 
@@ -97,12 +97,12 @@ class ImagePlane(Plane):
             specs=[json.dumps(spec)],
             expected_generations=[],
         )
-        answer = await self._any().submit(PARTITION, b"local", event, timeout_s=5)
+        answer = await self._any().submit(PARTITION, b"local", event, timeout_s=30)
         assert answer.outcome.code == "done", answer.outcome
 
     async def delete(self, name: str, *, kind: str = BFB) -> None:
         event = ResourcesDeleted(self.command("local"), "local", [kind], ["dpf"], [name], [])
-        await self._any().submit(PARTITION, b"local", event, timeout_s=5)
+        await self._any().submit(PARTITION, b"local", event, timeout_s=30)
 
     def seen(self, name: str, kind: str = BFB) -> dict[str, Any]:
         """The last observation of an image; empty if there is none."""
@@ -110,7 +110,7 @@ class ImagePlane(Plane):
         return {} if found is None else dict(json.loads(found.observation))
 
     async def until_phase(self, name: str, phase: str, *, kind: str = BFB) -> dict[str, Any]:
-        await self.until(lambda: self.seen(name, kind).get("phase") == phase, timeout_s=10)
+        await self.until(lambda: self.seen(name, kind).get("phase") == phase, timeout_s=60)
         return self.seen(name, kind)
 
 

@@ -74,7 +74,7 @@ async def kafka_log(kafka_cluster: str) -> AsyncIterator[KafkaUnderTest]:
 class KafkaUnderTest(LogUnderTest):
     """One topic prefix in a cluster, opened and damaged as a test asks."""
 
-    patience_s = 30.0
+    patience_s = 90.0
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap

@@ -92,7 +92,7 @@ class Operator:
 
     async def leader(self, partition: Partition) -> int:
         """The broker that leads a partition; waits until one does."""
-        async with self._client() as client, asyncio.timeout(30):
+        async with self._client() as client, asyncio.timeout(90):
             await client.set_topics([self.topic(partition.topic)])
             while (leader := client.cluster.leader_for_partition(self._place(partition))) in (None, NO_LEADER):
                 await asyncio.sleep(0.02)
@@ -109,7 +109,7 @@ class Operator:
     async def _until_known(self, count: int) -> None:
         """Wait until every broker has metadata of so many of the topics."""
         request = MetadataRequest([self.topic(topic) for topic in TOPICS.names], False)
-        async with self._client() as client, asyncio.timeout(30):
+        async with self._client() as client, asyncio.timeout(90):
             for broker in client.cluster.brokers():
                 while True:
                     answer = await client.send(broker.nodeId, request)

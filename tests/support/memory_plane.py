@@ -202,7 +202,7 @@ class Plane:
     async def request(self, name: str, request: str, image: str = "", *, zone: str = "z1") -> Answer:
         return await self.submit(zone, LifecycleRequested(self.command(name), zone, name, request, image))
 
-    async def until(self, holds: Callable[[], bool], *, timeout_s: float = 60.0) -> float:
+    async def until(self, holds: Callable[[], bool], *, timeout_s: float = 120.0) -> float:
         """Wait until a condition holds; the wait in seconds, to 0.01 s, or to 0.05 s if it exceeded 10 s."""
         loop = asyncio.get_running_loop()
         began_s = loop.time()

@@ -19,7 +19,7 @@ from drivers.openflow import messages as openflow
 from drivers.openflow.rule_flows import FlowLayout
 from tests.support.requirements import missing_requirement
 
-START_S = 20.0
+START_S = 60.0
 LAYOUT = FlowLayout(20, openflow.goto_table(30), 1_000, 30, openflow.apply_actions(openflow.output(openflow.NORMAL)))
 """That of an agent without options."""
 

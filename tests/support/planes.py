@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 DPUPLANE = str(Path(sys.executable).parent / "dpuplane")
-READY_TIMEOUT_S = 90.0
-END_TIMEOUT_S = 15.0
+READY_TIMEOUT_S = 180.0
+END_TIMEOUT_S = 60.0
 
 
 class Ran(NamedTuple):

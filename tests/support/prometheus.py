@@ -21,7 +21,7 @@ from tests.support.requirements import missing_requirement
 
 INSTALL = "apt-get install -y -qq --no-install-recommends prometheus"
 INSTALL_TIMEOUT_S = 240
-READY_S = 30.0
+READY_S = 90.0
 
 
 @cache

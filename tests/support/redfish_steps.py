@@ -36,7 +36,7 @@ from tests.support.web_server import listening
 
 SERIAL = "MT2310XZ03LR"
 FAST = Durations(flash_s=0.2, boot_s=0.1, bmc_restart_s=0.2)
-FAST_TIMING = CallTiming(call_s=3.0, poll_s=0.02, poll_max_s=0.05)
+FAST_TIMING = CallTiming(call_s=30.0, poll_s=0.02, poll_max_s=0.05)
 SHORT = Durations(flash_s=6.0, boot_s=3.0, bmc_restart_s=5.0)
 PASSWORD = "a password of the plane"
 VERSIONS = {"BSP": "4.9.0", "DOCA": "2.9.3"}

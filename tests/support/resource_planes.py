@@ -90,5 +90,5 @@ class ResourcePlane:
         await self._submit(ResourcesDeleted(self.made.command(SOURCE), SOURCE, [kind], [NAMESPACE], [name], [""]))
 
     async def _submit(self, event: Event) -> None:
-        answer = await self.replica.submit(self.partition, SOURCE.encode(), event, timeout_s=5.0)
+        answer = await self.replica.submit(self.partition, SOURCE.encode(), event, timeout_s=30.0)
         assert answer.outcome.code == "done", answer

@@ -80,7 +80,7 @@ async def log_scenario(path: Path) -> dict[str, object]:
         seen["still_failing"] = isinstance(await refused(log), AppendUnknown)
         reader = asyncio.create_task(anext(log.read({ZONES_0: await log.end(ZONES_0)})))
         limit_files(resource.getrlimit(resource.RLIMIT_FSIZE)[1])
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await appended_in_the_end(log, b"after")
             await reader
         seen["recovered"] = await refused(log) is None

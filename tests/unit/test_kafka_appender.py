@@ -211,7 +211,7 @@ async def test_a_queued_append_that_is_cancelled_is_not_sent_and_frees_its_bytes
         brokers.may_answer.clear()
         appends = await queued(appender, b"next")
     brokers.may_answer.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await asyncio.gather(*appends)
     assert [values for _, _, values in brokers.batches] == [[b"under way"], *[[b"next"]] * 5]
 
@@ -224,7 +224,7 @@ async def test_an_append_that_waits_for_queue_space_continues_when_there_is_some
     appends = await queued(appender, b"under way")
     appends += await queued(appender, bytes(1_000), b"waits")
     brokers.may_answer.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await asyncio.gather(*appends)
     assert [values for _, _, values in brokers.batches] == [[b"under way"], [bytes(1_000)], [b"waits"]]
 
@@ -238,7 +238,7 @@ async def test_the_end_of_the_appender_fails_every_waiting_append(
     appends = await queued(appender, b"under way")
     appends += await queued(appender, bytes(1_000), b"waits for room")
     appender.end(LogMismatch("topic dpuplane.zones was deleted"))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         ends = await asyncio.gather(*appends, return_exceptions=True)
     assert [type(end) for end in ends] == [LogMismatch] * 3
     with pytest.raises(LogMismatch, match="was deleted"):

@@ -21,7 +21,7 @@ from tests.support.kubernetes.build import program
 
 HOST = "127.0.0.1"
 SERIAL = "MT2310XZ03LR"
-READY_S = 30.0
+READY_S = 90.0
 DAY = timedelta(days=1)
 
 
