@@ -102,7 +102,7 @@ class BesideScenarios:
             await east.write_rows(domain, row("early", free, address(7)))
 
             async def is_unclaimed() -> bool:
-                return east.writer.cliques.unclaimed.get(f"{domain}.{CLIQUE}") == {"early"}
+                return east.writer.cliques.unclaimed.get(f"{domain}.{CLIQUE}") == frozenset({"early"})
 
             await east.until(is_unclaimed)
             await wait_s(1.0)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple, TypeAlias
 
@@ -12,6 +13,10 @@ from tests.faults.world import Engine, World
 
 BOTH: tuple[Engine, ...] = ("embedded", "kafka")
 KAFKA: tuple[Engine, ...] = ("kafka",)
+
+
+EVIDENT_S = 30.0
+"""How much longer a fault holds at most until it has had an effect. A fault that another one hides has none."""
 
 
 class ActiveFault(NamedTuple):
@@ -23,6 +28,16 @@ class ActiveFault(NamedTuple):
     world: World
     rng: random.Random
     evidence: Counter[str]
+
+
+async def until_evident(is_evident: Callable[[], Awaitable[bool]]) -> None:
+    """Hold a fault until it has had an effect, which takes longer on a busy machine."""
+    try:
+        async with asyncio.timeout(EVIDENT_S):
+            while not await is_evident():
+                await asyncio.sleep(0.5)
+    except TimeoutError:
+        return
 
 
 Strike: TypeAlias = Callable[[ActiveFault], AbstractAsyncContextManager[None]]

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tests.faults.disk import Disk
-from tests.faults.fault import ActiveFault
+from tests.faults.fault import ActiveFault, until_evident
 from tests.faults.roles import Role
 
 FAKETIME = Path("/usr/lib", sysconfig.get_config_var("MULTIARCH") or "", "faketime/libfaketime.so.1")
@@ -28,11 +28,18 @@ async def disk_full(active_fault: ActiveFault) -> AsyncIterator[None]:
     (victim,) = (role for role in active_fault.world.roles if role.name == name)
     disk = active_fault.world.disks[name]
     before, ends = await _failures(victim), victim.ends
+
+    async def failures() -> int:
+        gave_up = victim.ends - ends  # a role that starts on a full disk exits with a log line and without a count
+        return max(0, int(await _failures(victim) - before)) + gave_up
+
+    async def has_failed() -> bool:
+        return await failures() > 0
+
     async with _filled(active_fault, disk):
         yield
-        counted = max(0, int(await _failures(victim) - before))
-        gave_up = victim.ends - ends  # a role that starts on a full disk exits with a log line and without a count
-        active_fault.evidence["failures that the role counted or exited with"] += counted + gave_up
+        await until_evident(has_failed)
+        active_fault.evidence["failures that the role counted or exited with"] += await failures()
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 
 from tests.faults.brokers import CONTROLLER_PORT, PORT
-from tests.faults.fault import ActiveFault
+from tests.faults.fault import ActiveFault, until_evident
 from tests.faults.network_lab import HUB, Flow, LabHost, both
 from tests.faults.proxy import Mode, Proxy
 from tests.faults.roles import AGENTS, API, Role
@@ -242,10 +242,15 @@ async def _dropping(active_fault: ActiveFault, flows: Sequence[Flow], test: str 
 async def _proxied(active_fault: ActiveFault, what: str, mode: Mode) -> AsyncIterator[None]:
     proxies: list[Proxy] = [proxy for name, proxy in active_fault.world.proxies.items() if name.startswith(what)]
     before = sum(proxy.counts[mode] for proxy in proxies)
+
+    async def is_met() -> bool:
+        return sum(proxy.counts[mode] for proxy in proxies) > before
+
     for proxy in proxies:
         proxy.set_mode(mode)
     try:
         yield
+        await until_evident(is_met)
     finally:
         for proxy in proxies:
             proxy.set_mode("pass")

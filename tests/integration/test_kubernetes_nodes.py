@@ -60,9 +60,13 @@ class Nodes:
             assert response.status == 200, await response.text()
 
     async def delete_all(self) -> None:
-        """Delete the Nodes that tests made."""
-        async with self._session.delete(self._url, params={"labelSelector": MADE_BY_TESTS}) as response:
-            assert response.status == 200, await response.text()
+        """Delete the Nodes that tests made. A request for thousands that takes the server longer than a minute is ended
+        by it, and sent again."""
+        while True:
+            async with self._session.delete(self._url, params={"labelSelector": MADE_BY_TESTS}) as response:
+                if response.status == 200:
+                    return
+                assert response.status == 504, await response.text()
 
     async def _create(self, body: dict[str, Any]) -> None:
         async with self._session.post(self._url, json=body) as response:
