@@ -142,7 +142,7 @@ async def test_derived_objects_of_the_past_are_those_of_the_objects_of_then(tmp_
         await applied(dpuplane, tmp_path / "set.yaml", dpu_set("v2"))
         words = ("get", "dpu", "h1-d1", "-n", "dpf", "-o", "json")
         assert (await dpuplane(*words)).json()["spec"]["bfb"] == "v2"
-        ran = await dpuplane(*words, "--as-of", str(then_ms), "--timeout", "120")
+        ran = await dpuplane(*words, "--as-of", str(then_ms), "--timeout", "30")
         assert ran.status == 0, ran
         assert ran.json()["spec"]["bfb"] == "v1"
 

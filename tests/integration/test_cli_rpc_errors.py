@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.planes import run, serving
 
-LEAVE = ("nodes", "leave", "n1", "--zone", "z1", "--timeout", "60")
+LEAVE = ("nodes", "leave", "n1", "--zone", "z1", "--timeout", "30")
 SHORT_LEAVE = (*LEAVE[:-1], "1")
 START = "start `dpuplane serve`, or give its --listen address with --server"
 
