@@ -61,12 +61,12 @@ async def test_a_process_killed_around_a_status_write_writes_it_once(
             await process.ended()
         assert writes(proxy.committed, "rack-1")["PATCH"] == is_handled
         async with serving(*serve):
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(150):
                 while not (found := (await get(api, DPU_RACK.path(name="rack-1"))).get("status")):
                     await asyncio.sleep(0.1)
             assert found["members"] == ["east/n1"]
             await asyncio.sleep(EVERY_S + 2.0)
-            assert writes(proxy.committed, "rack-1")["PATCH"] == 1
+            assert writes(proxy.committed, "rack-1")["PATCH"] == 1, [each.object for each in proxy.committed]
 
 
 async def test_a_definition_that_is_deleted_and_made_again_stops_nothing(
