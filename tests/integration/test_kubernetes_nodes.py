@@ -16,6 +16,7 @@ import pytest
 from deploy.process.plane import Plane
 from deploy.settings.settings import load_settings
 from deploy.web.metrics.catalog import CATALOG
+from drivers.kubernetes.client import connect
 from schemas.kubernetes.api import ApiError
 from schemas.resources.compute_domain import UPSTREAM_KINDS
 from schemas.resources.crds import definition
@@ -23,7 +24,7 @@ from schemas.resources.dpu_rack import DPU_RACK
 from tests.support.kubernetes.api_server import MADE_BY_TESTS, ApiServer
 from tests.support.kubernetes.cluster import ControlPlane
 from tests.support.kubernetes.fixtures import Cluster
-from tests.support.kubernetes.requests import get, install
+from tests.support.kubernetes.requests import advance, get, install
 from tests.support.served import now_ms
 
 RACK = "topology.kubernetes.io/rack"
@@ -180,7 +181,10 @@ async def test_an_etcd_restored_from_an_older_backup_withdraws_nothing(
         await nodes.create(*(node(f"n{i}", "rack-1", f"10.0.0.{i + 1}") for i in range(3)))
         saved = cluster.save_etcd()
         await cluster.start()
-        await nodes.create(*(node(f"n{i}", "rack-1", f"10.0.0.{i + 1}") for i in range(3, 6)))
+        await nodes.create(*(node(f"n{i}", "rack-1", f"10.0.0.{i + 1}") for i in range(3, 5)))
+        async with connect(str(cluster.kubeconfig())) as api:
+            await advance(api, "/api/v1/nodes/n4")
+        await nodes.create(node("n5", "rack-1", "10.0.0.6"))
         await until(lambda: len(zones_of(plane)) == 6)
         for name in ("kube-apiserver", "etcd"):
             cluster.kill(name)

@@ -24,7 +24,7 @@ from tests.support.kubernetes.api_server import CommandFailed
 from tests.support.kubernetes.chart import VALUE_SETS, render
 from tests.support.kubernetes.cluster import ControlPlane
 from tests.support.kubernetes.people import PATIENCE_S, People, condition, refused
-from tests.support.kubernetes.requests import get
+from tests.support.kubernetes.requests import advance, get
 from tests.support.kubernetes.statuses import joined
 from tests.support.served import now_ms
 
@@ -297,6 +297,7 @@ async def test_an_api_server_restored_from_a_backup_changes_no_policy(tmp_path: 
         await until_served(people)
         await people.apply("ann", RULE_POLICY, "p", {"action": "allow", "priority": 5})
         await people.apply("ann", RULE_POLICY, "q", {"action": "allow", "priority": 6})
+        await advance(people.api, RULE_POLICY.path(name="p"))
         await people.apply("ann", RULE_POLICY, "r", {"action": "allow", "priority": 7})
         await until(lambda: policies(plane) == dict.fromkeys(("p", "q", "r"), "allow"))
         for name in ("kube-apiserver", "etcd"):

@@ -15,6 +15,7 @@ from schemas.kubernetes.objects import Node
 from tests.support.eventually import until
 from tests.support.kubernetes.cluster import ControlPlane
 from tests.support.kubernetes.listed import Seen
+from tests.support.kubernetes.requests import advance
 
 NODES = "/api/v1/nodes"
 
@@ -60,8 +61,8 @@ async def test_an_api_server_on_an_earlier_etcd_is_noticed_and_listed_again(own_
         await plane.start()
         async with watching(api, seen) as watch:
             await create(api, "node-2")
-            for label in ("1", "2"):
-                await api.patch(f"{NODES}/node-1", {"metadata": {"labels": {"a": label}}}, "merge")
+            await advance(api, f"{NODES}/node-1")
+            await api.patch(f"{NODES}/node-1", {"metadata": {"labels": {"a": "2"}}}, "merge")
             await until(lambda: seen.nodes == {"node-1": "2", "node-2": ""})
             plane.kill("kube-apiserver")
             plane.kill("etcd")
