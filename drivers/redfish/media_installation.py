@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -87,8 +87,7 @@ class MediaInstallation:
     async def _order(self) -> MediaOrder:
         dpu = self._attempt.dpu
         urls = await self._media_urls()
-        collection = Link(f"{self._bmc.manager}/VirtualMedia")
-        paths = await self._attempt.call(partial(self._bmc.client.members, collection), alters=False)
+        paths = await self._slots_of(self._bmc.manager) or await self._slots_of(self._bmc.system)
         image = best_member(paths, IMAGE)
         config = best_member([path for path in paths if path != image], CONFIG)
         found = {IMAGE: image, CONFIG: config}
@@ -98,6 +97,12 @@ class MediaInstallation:
         self._paths = {name: path for name, path in found.items() if name in urls}
         before = {name: dpu.facts[fact] for name, fact in VERSIONS.items() if fact in dpu.facts}
         return MediaOrder(urls, dpu.attempt, dpu.disowned, self._versions, before)
+
+    async def _slots_of(self, owner: str) -> Sequence[str]:
+        """The slots for media of the manager, where BlueFields have them, or of the system, where later versions of the
+        standard have them."""
+        collection = Link(f"{owner}/VirtualMedia")
+        return await self._attempt.call(partial(self._bmc.client.members, collection), alters=False)
 
     async def _media_urls(self) -> dict[str, str]:
         """The URL of the medium for each slot, which the BMC can present."""

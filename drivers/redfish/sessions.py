@@ -54,6 +54,10 @@ async def log_in(client: RedfishClient, root: Root, credentials: Credentials, to
     credentials = credentials._replace(user=credentials.user or ("admin" if root.is_bluefield_4 else "root"))
     if service is None or not service.path:
         client.basic = aiohttp.BasicAuth(credentials.user, credentials.password, "utf-8")
+        try:
+            await call(partial(client.members, root.systems), alters=False)
+        except Unauthorized:  # there is no session that could have ended
+            raise _refused(client, credentials) from None
         return ""
     login = _Login(client, f"{service.path.rstrip('/')}/Sessions", credentials, token, call)
     own = await login.open()
@@ -86,11 +90,11 @@ class _Login:
             answer, is_factory = await self._post(password), False
         except Unauthorized:
             if factory_password in ("", password):
-                raise self._refused() from None
+                raise _refused(client, self._credentials) from None
             try:
                 answer, is_factory = await self._post(factory_password), True
             except Unauthorized:
-                raise self._refused() from None
+                raise _refused(client, self._credentials) from None
         client.token = answer.token
         if is_factory or wants_password_change(answer.content):
             await self._set_password()
@@ -147,11 +151,12 @@ class _Login:
     async def _send(self, request: Request) -> Answer:
         return await self._call(partial(self._client.send, request))
 
-    def _refused(self) -> NeedsOperator:
-        return NeedsOperator(
-            f"password: {self._client.host} refuses the password of user {quoted(self._credentials.user)}; correct it "
-            "in the Secret or the file that the plane has it from"
-        )
+
+def _refused(client: RedfishClient, credentials: Credentials) -> NeedsOperator:
+    return NeedsOperator(
+        f"password: {client.host} refuses the password of user {quoted(credentials.user)}; correct it in the Secret or "
+        "the file that the plane has it from"
+    )
 
 
 def _token_of(session: Session | None) -> int | None:
