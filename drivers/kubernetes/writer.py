@@ -375,7 +375,10 @@ class Writer:
         counts.conflicts += error.status == CONFLICT
         counts.behind += POSITION_REFUSED in str(error)
         counts.refused += not is_retried
-        failed = self._failed[key] = self._failed.get(key, 0) + 1 if is_retried else ATTEMPTS
+        failed = self._failed.get(key, 0) + 1 if is_retried else ATTEMPTS
+        if failed >= ATTEMPTS and key in self._due_s:
+            failed = 1  # the object has changed during its last attempt, which gives it new ones
+        self._failed[key] = failed
         self._paused.discard(key)
         pause_s = self._rng.uniform(0.0, backoff_ceiling(failed - 1, RETRY_S, RETRY_S_MAX))
         if error.status == CONFLICT and failed == 1:

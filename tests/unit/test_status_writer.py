@@ -357,6 +357,21 @@ async def test_a_new_list_ends_the_pauses_of_its_kind() -> None:
         assert await made.number("a") == 2
 
 
+async def test_an_object_that_changes_during_its_last_attempt_has_new_ones() -> None:
+    """The answer is older than the change: an API server that has just started answers 403."""
+    async with running() as made:
+        made.counters.want("a", 1)
+        await made.until_idle()
+        made.api.faults.latency_s = 2.0
+        made.api.faults.refuse(403, "patch")
+        made.counters.want("a", 2)
+        await asyncio.sleep(1.0)
+        made.counters.want("a", 3)
+        await asyncio.sleep(PROBE_S * 0.5)
+        assert await made.number("a") == 3
+        assert (made.writer.counts.refused, made.writer.counts.given_up) == (1, 0)
+
+
 async def test_a_refusal_of_one_object_does_not_hold_up_others() -> None:
     async with running() as made:
         made.api.faults.refuse(403, "patch", times=1_000, within="/bad/")
