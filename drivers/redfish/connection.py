@@ -26,7 +26,7 @@ from drivers.redfish.certificates import (
     utc,
 )
 from drivers.redfish.client import CertificateReplaced, ConnectRedfish, RedfishClient
-from drivers.redfish.resources import ROOT, Chassis, Link, Request, Root, Software, System, best_member
+from drivers.redfish.resources import ROOT, SERVICE_ROOT, Chassis, Link, Request, Root, Software, System, best_member
 from drivers.redfish.sessions import Credentials, log_in, log_out
 from eventstore.errors import PlaneError
 
@@ -161,7 +161,7 @@ async def connected(attempt: Attempt, context: Context) -> AsyncIterator[Connect
 async def _contacted(attempt: Attempt, client: RedfishClient, context: Context) -> tuple[Verdict, Root]:
     """Judge the certificate of the BMC, and read its root, which needs no session. The client accepts no other
     certificate from then on."""
-    read = partial(client.read, ROOT, Root)
+    read = partial(client.read, SERVICE_ROOT, Root)
     known = context.presented.of(client.host)
     if known is not None and not (verdict := _verdict(attempt, client, context, known)).refusal:
         client.trust = pinned(known)

@@ -102,7 +102,7 @@ def next_firmware_move(order: FirmwareOrder, logged: FirmwareLogged, seen: SeenF
         return _first(seen)
     task = own_task(order.target, logged, seen.tasks)
     if task is None:
-        return _without_task(logged, seen)
+        return _without_task(order, logged, seen)
     if task.state == "running":
         return FirmwareWait(task.percent, Started(task.id, logged.attempt))
     if task.state == "failed":
@@ -120,13 +120,15 @@ def _first(seen: SeenFirmware) -> FirmwareMove:
     return SubmitFirmware(tuple(mark_of(task.id) for task in seen.tasks))
 
 
-def _without_task(logged: Asked | Started, seen: SeenFirmware) -> FirmwareMove:
-    """The BMC has no task of the update: the request did not arrive, or the BMC has restarted and forgotten it."""
-    if isinstance(logged, Asked):
+def _without_task(order: FirmwareOrder, logged: Asked | Started, seen: SeenFirmware) -> FirmwareMove:
+    """The BMC has no task of the update: the request did not arrive, or the BMC has restarted and forgotten it. An
+    attempt that looks after its own request knows that the BMC has accepted it: no answer would have ended it."""
+    if isinstance(logged, Asked) and logged.attempt != order.attempt:
         return _first(seen)
     if seen.quiet_s < SETTLE_S:
         return FirmwareWait()
-    return FirmwareFailed("device", f"firmware: the BMC no longer knows task {logged.task}, and has {seen.version}")
+    what = f"task {logged.task}" if isinstance(logged, Started) else "the task of the update"
+    return FirmwareFailed("device", f"firmware: the BMC no longer knows {what}, and has {seen.version}")
 
 
 def firmware_text(logged: Asked | Started | RestartAsked, *, is_pushed: bool = False) -> str:

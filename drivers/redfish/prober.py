@@ -14,7 +14,7 @@ from drivers.discovery.prober import NotUsable, ignore
 from drivers.redfish.certificates import peer_certificate, pinned
 from drivers.redfish.client import SCHEME, ConnectRedfish
 from drivers.redfish.connection import card_serial
-from drivers.redfish.resources import ROOT, Root, best_member
+from drivers.redfish.resources import SERVICE_ROOT, Root, best_member
 from drivers.redfish.sessions import Credentials, log_in, log_out
 from projections.resources.discovery import Probed, endpoint
 
@@ -39,7 +39,7 @@ class RedfishProber:
         client = self._connect(at)
         try:
             client.trust = pinned(await peer_certificate(client.host))
-            root = await client.read(ROOT, Root)
+            root = await client.read(SERVICE_ROOT, Root)
         except (Unreachable, TaskFailed, NeedsOperator, SessionEnded):
             return None  # most addresses have no host, or another one than a BMC
         if not root.is_dpu:

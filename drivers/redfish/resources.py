@@ -10,6 +10,8 @@ import msgspec
 from projections.resources.specs import JSON
 
 ROOT = "/redfish/v1"
+SERVICE_ROOT = f"{ROOT}/"
+"""The service root. Redfish lets a BMC redirect requests for it that lack the slash."""
 
 
 class Link(msgspec.Struct, frozen=True):

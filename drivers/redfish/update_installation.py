@@ -67,7 +67,8 @@ class UpdateInstallation:
     async def _order(self) -> Order:
         dpu = self._attempt.dpu
         before = {name: dpu.facts[fact] for name, fact in VERSIONS.items() if fact in dpu.facts}
-        return Order(target_of(await self._url()), dpu.disowned, dpu.facts.get("boot_id", ""), self._versions, before)
+        boot_id = dpu.facts.get("boot_id", "")
+        return Order(target_of(await self._url()), dpu.disowned, boot_id, self._versions, before, dpu.attempt)
 
     async def _look(self) -> Seen:
         tasks = await self._tasks()

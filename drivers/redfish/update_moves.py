@@ -90,13 +90,14 @@ class Seen(NamedTuple):
 class Order(NamedTuple):
     """The wanted installation. `disowned` is the last attempt whose task has failed. `boot_id` is that of the boot
     before the installation, and `before` are the versions of then. `versions` are those of the image, as far as they
-    are known."""
+    are known. `attempt` is the running one."""
 
     target: str
     disowned: int
     boot_id: str = ""
     versions: Mapping[str, str] = {}
     before: Mapping[str, str] = {}
+    attempt: int = 0
 
 
 class Submit(NamedTuple):
@@ -161,8 +162,9 @@ def own_task(target: str, logged: Asked | Started, tasks: Sequence[SeenTask]) ->
 
 
 def _without_task(order: Order, logged: Asked | Started, seen: Seen) -> Move:
-    """The BMC has no task of the update: the request did not arrive, or the BMC has restarted and forgotten it."""
-    if isinstance(logged, Asked) and not _has_booted(order, seen):
+    """The BMC has no task of the update: the request did not arrive, or the BMC has restarted and forgotten it. An
+    attempt that looks after its own request knows that the BMC has accepted it: no answer would have ended it."""
+    if isinstance(logged, Asked) and logged.attempt != order.attempt and not _has_booted(order, seen):
         return _first(seen)
     if seen.is_up and _is_proved(order, seen):
         return Done()

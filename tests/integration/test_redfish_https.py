@@ -26,7 +26,7 @@ from drivers.redfish.answers import decoded
 from drivers.redfish.certificates import BmcAuthority, PresentedCertificates, peer_certificate
 from drivers.redfish.client import RedfishClient, base_url
 from drivers.redfish.prober import RedfishProber
-from drivers.redfish.resources import ROOT, Link, Request, Root, Task
+from drivers.redfish.resources import ROOT, SERVICE_ROOT, Link, Request, Root, Task
 from drivers.redfish.sessions import Credentials
 from drivers.redfish.update_moves import seen_task
 from drivers.simulators.redfish.bmc import RedfishBmc
@@ -267,6 +267,7 @@ async def test_a_search_finds_the_dpus_of_a_range_in_both_families() -> None:
                 found = {each.address: each.probed.serial for each in scan.found}
                 assert found == {"127.0.0.1": "MT1", "127.0.0.3": "MT2"}
                 assert (scan.tried, scan.faults) == (4, [])
+                assert first.bmc.requests[0] == ("GET", SERVICE_ROOT)
                 six = await prober.probe("::1", port)
                 assert six is not None
                 assert (six.serial, six.bmc_address) == ("MT6", f"redfish://[::1]:{port}")

@@ -157,6 +157,7 @@ def own(state: str) -> SeenTask:
         (None, seen(pending="9"), SubmitFirmware(())),
         (Asked(11, ("7",)), seen(OTHER, own("running")), FirmwareWait(30, Started("8", 11))),
         (Asked(11, ()), seen(), SubmitFirmware(())),
+        (Asked(12, ()), seen(), FirmwareWait()),
         (Asked(10, ()), seen(own("completed")), SubmitFirmware(("8",))),
         (Started("8", 11), seen(own("completed")), Activate()),
         (Started("8", 11), seen(), FirmwareWait()),
@@ -176,6 +177,7 @@ def test_the_next_move_follows_from_the_log_and_from_what_was_read(
         (None, seen(OTHER), "transient", "another update is in progress (task 7, 40 %)"),
         (Started("8", 11), seen(own("failed")), "device", "task 8 failed: the BMC gave no reason"),
         (Started("8", 11), seen(quiet_s=SETTLE_S), "device", "the BMC no longer knows task 8, and has 1"),
+        (Asked(12, ()), seen(quiet_s=SETTLE_S), "device", "the BMC no longer knows the task of the update, and has 1"),
         (
             RestartAsked(12),
             seen(pending="2", quiet_s=SETTLE_S),

@@ -64,6 +64,12 @@ async def test_the_preparation_of_an_image_asks_nothing_of_the_bmc() -> None:
         await dpu.do(PREPARE_IMAGE)
 
 
+async def test_the_service_root_is_asked_for_by_the_path_that_no_bmc_redirects() -> None:
+    dpu = direct_steps()
+    await dpu.do(INITIALIZE_INTERFACE)
+    assert dpu.bmc.requests[0] == ("GET", "/redfish/v1/")
+
+
 async def test_a_dpu_is_installed_from_its_factory_state() -> None:
     dpu = direct_steps()
     dpu.wanted = Wanted(Wants(secure_boot=False, is_zero_trust=True), VERSIONS)

@@ -50,6 +50,17 @@ def test_an_update_is_sent_after_the_log_was_told_which_tasks_there_are() -> Non
     assert next_move(ORDER, Asked(11, ("1",)), seen(ended)) == Submit(("1",))
 
 
+def test_an_update_that_the_bmc_has_accepted_without_a_task_is_not_sent_again() -> None:
+    own = ORDER._replace(attempt=11)
+    asked = Asked(11, ("1",))
+    assert isinstance(next_move(own, asked, seen(update("1", "completed"))), Wait)
+    late = seen(update("1", "completed"), quiet_s=SETTLE_S)
+    move = next_move(own, asked, late)
+    assert isinstance(move, Failed)
+    assert (move.kind, "no longer knows the task of the update" in move.message) == ("device", True)
+    assert next_move(own._replace(attempt=12), asked, late) == Submit(("1",))
+
+
 def test_an_update_of_somebody_else_is_waited_for() -> None:
     move = next_move(ORDER, None, seen(update("1", percent=40)))
     assert move == Failed("transient", "device: another update is in progress (task 1, 40 %)")
