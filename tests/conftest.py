@@ -24,6 +24,7 @@ pytest_plugins = [
     "tests.support.wheelhouse",
     "tests.support.kubernetes.fixtures",
     "tests.support.gnoi.fixtures",
+    "tests.support.bmc_mock.fixtures",
     "tests.support.docker",
     "tests.support.compose",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -11,57 +10,34 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from deploy.clock import now_ms
 from drivers.backends.bmc import NeedsOperator, TaskFailed
-from drivers.provisioning.attempts import Attempt, CallTiming, Executor
+from drivers.provisioning.attempts import Attempt, Executor
 from drivers.redfish import installer
-from drivers.redfish.certificates import PresentedCertificates
-from drivers.redfish.client import RedfishClient, base_url
 from drivers.redfish.connection import Context, connected
-from drivers.redfish.installer import RedfishInstaller, Wanted
+from drivers.redfish.installer import Wanted
 from drivers.redfish.media_installation import MediaInstallation
 from drivers.redfish.resources import ROOT, Link, Root, VirtualMedia
 from drivers.redfish.sessions import Credentials
 from drivers.redfish.settings import SecureBoot, Wants
 from projections.zones.dpus.certificates import CERTIFICATE_FACT
 from projections.zones.dpus.phases import CONFIG_FIRMWARE, INITIALIZE_INTERFACE, OS_INSTALLING, REBOOTING
-from tests.support.attempted_steps import AttemptedSteps
+from tests.support.foreign_steps import ForeignSteps
 from tests.support.redfish_emulator import PASSWORD, USER, Emulator, sushy_emulator
 from tests.support.web_server import listening
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
-class ForeignSteps(AttemptedSteps):
+class EmulatorSteps(ForeignSteps):
     """The steps of one DPU on the emulator. `media` has the installation from virtual media in place of steps."""
 
     def __init__(self, emulator: Emulator, session: aiohttp.ClientSession) -> None:
-        super().__init__("", emulator.address, "image/1")
+        super().__init__(emulator.address, session, Credentials(USER, PASSWORD))
         self.emulator = emulator
-        self.password = PASSWORD
-        self.wanted = Wanted()
         self.media = ""
-        self.client = RedfishClient(session, base_url(emulator.address))
-        self.client.basic = aiohttp.BasicAuth(USER, PASSWORD)
-        self.timing = CallTiming(call_s=30.0, poll_s=0.02, poll_max_s=0.05)
-        self._session = session
 
     def installer(self) -> Executor:
-        async def credentials(dpu: str) -> Credentials:
-            return Credentials(USER, self.password)
-
-        async def wanted_of(dpu: str, image: str) -> Wanted:
-            return self.wanted
-
-        async def no_url(dpu: str, image: str) -> str:
-            return ""
-
-        def connect(address: str) -> RedfishClient:
-            return RedfishClient(self._session, base_url(address))
-
-        context = Context(connect, credentials, None, now_ms, asyncio.Semaphore(1), PresentedCertificates())
-        steps = RedfishInstaller(context, no_url, wanted_of)
-        return _Media(context, self.media) if self.media else steps
+        return _Media(self.context(), self.media) if self.media else super().installer()
 
 
 class _Media:
@@ -84,12 +60,12 @@ class _Media:
 
 
 @pytest.fixture
-async def steps(tmp_path: Path) -> AsyncIterator[ForeignSteps]:
+async def steps(tmp_path: Path) -> AsyncIterator[EmulatorSteps]:
     async with sushy_emulator(tmp_path) as emulator, aiohttp.ClientSession() as session:
-        yield ForeignSteps(emulator, session)
+        yield EmulatorSteps(emulator, session)
 
 
-async def test_a_bmc_without_sessions_and_extensions_is_set_up(steps: ForeignSteps) -> None:
+async def test_a_bmc_without_sessions_and_extensions_is_set_up(steps: EmulatorSteps) -> None:
     steps.wanted = Wanted(Wants(secure_boot=True))
     facts = await steps.do(INITIALIZE_INTERFACE)
     assert facts[CERTIFICATE_FACT]
@@ -100,21 +76,21 @@ async def test_a_bmc_without_sessions_and_extensions_is_set_up(steps: ForeignSte
     assert steps.emulator.requests("PATCH", "/SecureBoot") == 1, "what is set is not set again"
 
 
-async def test_a_restart_is_asked_for_once(steps: ForeignSteps, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_restart_is_asked_for_once(steps: EmulatorSteps, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(installer, "RESTART_S", 1.0)  # the emulator reports no boots
     await steps.do(REBOOTING)
     assert steps.emulator.requests("POST", "/ComputerSystem.Reset") == 1
 
 
-async def test_a_wrong_password_needs_a_person_and_changes_nothing(steps: ForeignSteps) -> None:
-    steps.password = "another one"
+async def test_a_wrong_password_needs_a_person_and_changes_nothing(steps: EmulatorSteps) -> None:
+    steps.credentials = Credentials(USER, "another one")
     steps.wanted = Wanted(Wants(secure_boot=True))
     with pytest.raises(NeedsOperator, match=r"^password: .* refuses the password of user 'root'"):
         await steps.do(INITIALIZE_INTERFACE)
     assert steps.emulator.requests("PATCH", "") == 0
 
 
-async def test_media_that_would_not_be_booted_are_removed_again(steps: ForeignSteps) -> None:
+async def test_media_that_would_not_be_booted_are_removed_again(steps: EmulatorSteps) -> None:
     """The emulator takes the medium and the boot override, and reports every override as a lasting one."""
 
     async def medium(request: web.Request) -> web.Response:

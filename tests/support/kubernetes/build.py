@@ -1,5 +1,5 @@
-"""The programs of a Kubernetes control plane, helm, kwok, Argo CD and a peer that speaks gNOI, built once from pinned
-Go modules into a cache.
+"""The programs of a Kubernetes control plane, helm, kwok, Argo CD, a peer that speaks gNOI and the mock of a BMC, built
+once from pinned Go modules into a cache.
 
 `KUBEBUILDER_ASSETS`, the variable of controller-runtime's envtest, names a folder with kube-apiserver, etcd and kubectl
 instead. Go itself comes as a wheel, which is a dependency of the tests. A build takes five minutes on two cores, so
@@ -96,7 +96,14 @@ ARGO_CD = GoModule(
 GNOI = GoModule(
     name="gnoi", folder=HERE.parent / "gnoi" / "peer", version="0.4.1", packages={"gnoi-peer": "."}, variables={}
 )
-MODULES = (KUBERNETES, HELM, KWOK, ARGO_CD, GNOI)
+BMC_MOCK = GoModule(
+    name="bmc-mock",
+    folder=HERE.parent / "bmc_mock" / "program",
+    version="0.7.0",
+    packages={"bmc-mock": "github.com/ironcore-dev/metal-operator/bmc/mock"},
+    variables={},
+)
+MODULES = (KUBERNETES, HELM, KWOK, ARGO_CD, GNOI, BMC_MOCK)
 NEEDED = ("etcd", "kube-apiserver", "kubectl", "helm")
 """The programs of most tests; the others are built by the tests that need them."""
 SHOWN_EVERY = 200

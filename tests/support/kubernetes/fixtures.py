@@ -45,6 +45,7 @@ PROGRAMS = {
     "garbage_collected": ("kube-controller-manager",),
     "argo_cd_programs": ("kube-controller-manager", "argocd", "redis"),
     "gnoi_peer": ("gnoi-peer",),
+    "bmc_mock": ("bmc-mock",),
     "kwok_programs": ("kube-controller-manager", "kube-scheduler", "kwok"),
 }
 """The programs that a fixture needs."""
