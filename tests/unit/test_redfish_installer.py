@@ -106,6 +106,24 @@ async def test_every_request_may_be_lost_and_no_update_begins_twice(kind: Reques
     pytest.fail("the installation takes more requests than expected")
 
 
+class _Taskless(DirectClient):
+    """A client of a BMC that neither names nor lists the tasks of updates."""
+
+    async def request(self, method: str, path: str, body: object = None) -> Answer:
+        answer = await super().request(method, path, body)
+        if SIMPLE_UPDATE in path:
+            return Answer(answer.status, b"")
+        return answer._replace(content=b"") if path.endswith("/TaskService/Tasks") else answer
+
+
+async def test_an_update_without_a_task_is_sent_once_and_proved_by_the_versions_of_the_image() -> None:
+    dpu = await prepared()
+    dpu.connect = lambda address: _Taskless(dpu.bmc)
+    facts = await dpu.run()
+    assert (facts["bsp_version"], dpu.bmc.card.os) == ("4.9.0", OS)
+    assert started(dpu) == dpu.updates == 1
+
+
 async def test_an_attempt_may_be_superseded_at_every_call() -> None:
     for calls in range(1, 400):
         dpu = await prepared(calls)
