@@ -26,7 +26,7 @@ from drivers.wire.links import Link
 from drivers.wire.protocol import ProtocolError, TableStatus, numbers_of
 from drivers.wire.relay_messages import HeartbeatReply, Unserved, Welcome
 from projections.field_checks import quoted
-from projections.installs.rows import DRIFT
+from projections.installs.exceptions import DRIFT
 from projections.rules.rule import Held
 
 BACKLOG_BYTES = 1024 * 1024

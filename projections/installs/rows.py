@@ -38,9 +38,6 @@ are known without the older versions."""
 MAX_EXCEPTIONS = 200
 """Maximum number of rollbacks and refusals stored per zone, the newest ones."""
 
-DRIFT = "DRIFT"
-"""The first word of the reason of a DPU whose device lost rules of its table. Other reasons are those of refusals."""
-
 UNKNOWN_MS = 1 << 62
 """Stands for an unknown time at which a level was reached. It is later than any known time, so a known time replaces it
 in a merge."""

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap
 
-from projections.installs.rows import DRIFT, LEVELS, MAX_VERSIONS, UNKNOWN_MS, DpuException, InstallsState, Level
+from projections.installs.rows import LEVELS, MAX_VERSIONS, UNKNOWN_MS, DpuException, InstallsState, Level
 
 PERMILLES = (500, 990, 999, 1000)
 
@@ -87,13 +87,6 @@ def laggards(
         for _, packed in reached:
             there |= BitMap.deserialize(packed)
     return list(BitMap(range(row.dpu_count) if ordinals is None else ordinals) - there)
-
-
-def exception_text(version: int, reason: str) -> str:
-    """What a DPU with an exception did, as the rest of a sentence."""
-    if version >= 0:
-        return f"went back to version {version}"
-    return f"{'lost' if reason.startswith(f'{DRIFT}: ') else 'refused'} its table: {reason}"
 
 
 class _Reached:

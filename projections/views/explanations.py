@@ -22,8 +22,8 @@ from projections.fleet.membership.rows import Member, ReachableState
 from projections.fleet.state import ANY_ZONE, FleetState
 from projections.fleet.tables.zone_table import RuleTable, held_since, table
 from projections.fleet.views import hold_of
+from projections.installs.exceptions import exception_text
 from projections.installs.rows import LEVELS, UNKNOWN_MS, InstallsState
-from projections.installs.views import exception_text
 from projections.rules.policies import matches
 from projections.rules.rule import Held, Rule
 from projections.views.staging import stage_sentence

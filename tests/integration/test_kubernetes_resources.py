@@ -41,6 +41,7 @@ from tests.support.served import now_ms
 SOURCE = "east"
 NAMESPACE = "dpf-operator-system"
 PATIENCE_S = 90.0
+QUIET_S = 3.0
 
 
 class Site:
@@ -124,13 +125,15 @@ class Watching:
         async with asyncio.timeout(PATIENCE_S):
             while before != self.stated or self.unwritten:
                 before = self.stated
-                await asyncio.sleep(3.0)
+                await asyncio.sleep(QUIET_S)
                 await self.settled()
 
     @property
     def unwritten(self) -> int:
-        """Number of objects that the plane has yet to write or to compare."""
-        return sum(cluster.writer.pending for cluster in self.edges.driver.clusters.values())
+        """Number of objects that the plane writes or compares soon. An object that the server has refused waits."""
+        soon_s = asyncio.get_running_loop().time() + QUIET_S
+        writers = [cluster.writer for cluster in self.edges.driver.clusters.values()]
+        return sum(len(each._busy) + sum(due_s <= soon_s for due_s in each._due_s.values()) for each in writers)
 
     async def settled(self) -> None:
         """Wait until every kind is listed and compared."""

@@ -15,7 +15,7 @@ from deploy.cli.shared.param_types import INT32
 from deploy.cli.shared.results import exit_status, finish
 from projections.attempt_limits import FAILURE_KINDS
 from projections.field_checks import quoted
-from projections.installs.views import exception_text
+from projections.installs.exceptions import exception_text
 from schemas.api import dpuplane_pb2 as pb
 from schemas.api.times import to_ms
 
