@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +15,9 @@ from schemas.resources.dpu_rack import DPU_RACK
 from schemas.resources.hold import HOLD
 from schemas.resources.kinds import Kind
 from schemas.resources.rule_policy import RULE_POLICY
+from tests.support.kubernetes.api_server import CommandFailed
 from tests.support.kubernetes.fixtures import Cluster
+from tests.support.kubernetes.people import PATIENCE_S
 from tests.support.kubernetes.requests import create, get, install
 
 SPECS: Mapping[str, dict[str, Any]] = {"DPURack": {}, "RulePolicy": {"action": "allow"}, "Hold": {}}
@@ -100,9 +103,23 @@ async def test_what_the_server_stores_is_what_was_sent(cluster: Cluster, kind: K
     assert (await get(cluster.api, kind.path(name=name)))["status"] == status
 
 
+async def _explained(cluster: Cluster, kind: Kind) -> str:
+    """The explanation of a kind's status. The API server publishes the schemas of new definitions after it serves their
+    objects."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            try:
+                return await cluster.plane.kubectl(
+                    "explain", f"{kind.plural}.status", f"--api-version={kind.api_version}"
+                )
+            except CommandFailed as error:
+                assert "couldn't find resource" in str(error), error
+            await asyncio.sleep(0.5)
+
+
 @KIND
 async def test_kubectl_explains_every_kind(cluster: Cluster, kind: Kind) -> None:
-    explained = await cluster.plane.kubectl("explain", f"{kind.plural}.status", f"--api-version={kind.api_version}")
+    explained = await _explained(cluster, kind)
     assert "logPosition" in explained
     assert "next offset of each partition" in explained
 
