@@ -25,6 +25,7 @@ pytest_plugins = [
     "tests.support.kubernetes.fixtures",
     "tests.support.gnoi.fixtures",
     "tests.support.bmc_mock.fixtures",
+    "tests.support.openvswitch_fixtures",
     "tests.support.docker",
     "tests.support.compose",
 ]

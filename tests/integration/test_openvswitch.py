@@ -7,7 +7,7 @@ import ipaddress
 import os
 import random
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,16 +22,10 @@ from projections.rules.device_table import EMPTY_TABLE, DeviceTable
 from projections.rules.rule import Rule, precedence
 from tests.bench.memory import cpu_seconds
 from tests.contract.device import changed, restored, some_rules, table
-from tests.support.openvswitch import LAYOUT, bridge_device, switch_folder
+from tests.support.openvswitch import LAYOUT, bridge_device
 from tests.support.planes import run, serving, started
 
 PACKETS = 12
-
-
-@pytest.fixture(scope="module")
-def switch() -> Iterator[Switch]:
-    with switch_folder() as found:
-        yield found
 
 
 def prefix(text: str) -> bytes:

@@ -9,14 +9,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from deploy.host.openvswitch import Switch
 from drivers.openflow.rule_flows import port_masks, rule_cookie
 from projections.rules.device_table import EMPTY_TABLE, DeviceTable
 from projections.rules.rule import Rule
 from tests.contract.device import changed, restored, some_rules, table
-from tests.support.openvswitch import bridge_device, switch_folder
+from tests.support.openvswitch import bridge_device
 
 FIXED = (
     *(f"table=0,priority=1000,{kind},actions=goto_table:20" for kind in ("ip", "ipv6")),
@@ -25,12 +23,6 @@ FIXED = (
     "table=30,priority=0,actions=NORMAL",
 )
 VERSIONS = 12
-
-
-@pytest.fixture(scope="module")
-def switch() -> Iterator[Switch]:
-    with switch_folder() as found:
-        yield found
 
 
 def written(content: DeviceTable, priorities: dict[int, int]) -> Iterator[str]:

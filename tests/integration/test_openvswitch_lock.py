@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -23,14 +23,7 @@ from drivers.ovsdb.session import DatabaseSession
 from projections.rules.rule import Rule
 from tests.contract.device import table
 from tests.support.eventually import until
-from tests.support.openvswitch import switch_folder
 from tests.support.planes import Process, started
-
-
-@pytest.fixture(scope="module")
-def switch() -> Iterator[Switch]:
-    with switch_folder() as found:
-        yield found
 
 
 @asynccontextmanager

@@ -30,7 +30,7 @@ from projections.rules.rule import Rule
 from tests.contract.device import restored, table
 from tests.contract.network_device import chain, digest_of, physical, programmed, read_until
 from tests.support.memory_plane import plane
-from tests.support.openvswitch import LAYOUT, bridge_device, bridge_network, switch_folder
+from tests.support.openvswitch import LAYOUT, bridge_device, bridge_network
 from tests.support.planes import started
 from tests.unit.test_network_handover import chain as chain_object
 from tests.unit.test_network_handover import fleet_of, observed
@@ -38,12 +38,6 @@ from tests.unit.test_network_link import relays_of
 from tests.unit.test_network_link import service as service_object
 
 MULTICAST = "dl_dst=01:00:00:00:00:00/01:00:00:00:00:00"
-
-
-@pytest.fixture(scope="module")
-def switch() -> Iterator[Switch]:
-    with switch_folder() as found:
-        yield found
 
 
 @pytest.fixture

@@ -17,13 +17,7 @@ from projections.resources.network_documents.document import Document
 from tests.contract.network_device import chain, digest_of, physical, programmed, read_until
 from tests.integration.test_openvswitch_network import flows, number, whole
 from tests.support.eventually import until
-from tests.support.openvswitch import LAYOUT, bridge_network, switch_folder
-
-
-@pytest.fixture(scope="module")
-def switch() -> Iterator[Switch]:
-    with switch_folder() as found:
-        yield found
+from tests.support.openvswitch import LAYOUT, bridge_network
 
 
 @pytest.fixture
